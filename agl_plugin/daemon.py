@@ -209,13 +209,6 @@ class GrpoDaemon:
         server = {"model": f"hosted_vllm/{self.model}", "api_base": f"http://{address}/v1/"}
         return {"model_name": self.model, "litellm_params": server}
 
-    def _note_times(self) -> None:
-        """Tell the stopwatch what this step's rollouts did when, and that their time ends now."""
-        for row in self._rollouts.rows:
-            for kind, start, end in row.get("timeline", []):
-                self.watch.add(kind, start, end)
-        self.watch.add("rollouts", self._queued_at_s, time.time())
-
     @property
     def outcome(self) -> Outcome:
         """What the rollouts of the step, or of the validation, came to so far."""
@@ -494,7 +487,10 @@ class GrpoDaemon:
         left_out = {i: outcome.why_left_out(i, in_batch) for i in self._rollouts.asked if i not in kept}
         self.batched = Batched(batch.rows, limits, left_out)
         self.stats = stats | self._gateway.counts | self._staleness(kept)
-        self._note_times()
+        for row in self._rollouts.rows:
+            for kind, start, end in row.get("timeline", []):
+                self.watch.add(kind, start, end)
+        self.watch.add("rollouts", self._queued_at_s, time.time())  # their time ends now
         return batch.data, {**batch.metrics, "training/reward": stats["reward_mean"]}
 
     def _staleness(self, kept: dict[str, RolloutLegacy]) -> dict[str, float]:

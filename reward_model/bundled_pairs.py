@@ -112,16 +112,13 @@ class Maker:
             yield {**row, "response": answer.text, "label": round(answer.value, 4), "kind": answer.kind}
 
     def _wrong(self, kind: Any, source: Source) -> Answer | None:
-        strange = self._strange(source)
-        return wrong_answer(kind, source.sections, question=source.question, strange_facts=strange, rng=self._rng)
-
-    def _strange(self, source: Source) -> list[str]:
-        """Facts of other entities: of the same fields, else of any."""
+        """With facts of other entities: of the same fields, else of any."""
         pool = [item for field in source.fields for item in self._by_field[field]]
         strange = _not_about(source, pool)
         if len(set(strange)) < MIN_STRANGE:
             strange += _not_about(source, self._rng.sample(self._all, min(len(self._all), 10 * MIN_STRANGE)))
-        return sorted(set(strange))
+        facts = sorted(set(strange))
+        return wrong_answer(kind, source.sections, question=source.question, strange_facts=facts, rng=self._rng)
 
 
 def _not_about(source: Source, pool: list[tuple[str, Source]]) -> list[str]:

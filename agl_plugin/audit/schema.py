@@ -135,12 +135,6 @@ def digest(previous: str, table: str, rows: Iterable[Sequence[Any]], *, step: in
     return hashed.hexdigest()
 
 
-def last_digest(connection: sqlite3.Connection) -> str:
-    """The hash of the ledger's last entry."""
-    row = connection.execute("SELECT sha256 FROM ledger ORDER BY n DESC LIMIT 1").fetchone()
-    return row[0] if row else ""
-
-
 def add(connection: sqlite3.Connection, rows: Rows, *, step: int) -> None:
     """Add rows to their tables and to the ledger; a row whose key is there already is left as it is."""
     for table, added in rows.items():
@@ -153,7 +147,8 @@ def add(connection: sqlite3.Connection, rows: Rows, *, step: int) -> None:
         if after == before:
             continue
         stored = typed if after - before == len(typed) else rows_between(connection, table, before + 1, after)
-        hashed = digest(last_digest(connection), table, stored, step=step)
+        last = connection.execute("SELECT sha256 FROM ledger ORDER BY n DESC LIMIT 1").fetchone()
+        hashed = digest(last[0] if last else "", table, stored, step=step)
         entry = (table, step, before + 1, after, hashed)
         connection.execute('INSERT INTO ledger ("table", step, first, last, sha256) VALUES (?, ?, ?, ?, ?)', entry)
 

@@ -100,7 +100,10 @@ def build(*, shape: Shape = "qwen3", n_layers: int, seed: int = 1) -> Path:
         eos_token_id=tokenizer.convert_tokens_to_ids([END_OF_TURN, END_OF_TEXT]), pad_token_id=tokenizer.pad_token_id
     )
     model.save_pretrained(part)
-    edit_config(part / "config.json")
+    # Qwen's own folders name this version of transformers: 4.57 takes local tokenizers of 4.57.3 to 4.57.5 for
+    # Mistral's, and warns.
+    tree = json.loads((part / "config.json").read_text(encoding="utf-8")) | {"transformers_version": "4.51.0"}
+    (part / "config.json").write_text(json.dumps(tree, indent=2), encoding="utf-8")
     part.rename(folder)
     return folder
 
@@ -108,13 +111,6 @@ def build(*, shape: Shape = "qwen3", n_layers: int, seed: int = 1) -> Path:
 def n_layers_of(folder: Path) -> int:
     """Layers of the model there; 0 without one."""
     return language_model(folder)["num_hidden_layers"] if folder.is_dir() else 0
-
-
-def edit_config(path: Path) -> None:
-    """Name the version of transformers that Qwen's own folders name: 4.57 takes local tokenizers of 4.57.3 to 4.57.5
-    for Mistral's, and warns."""
-    tree = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps(tree | {"transformers_version": "4.51.0"}, indent=2), encoding="utf-8")
 
 
 def main(

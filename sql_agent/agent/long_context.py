@@ -151,21 +151,16 @@ class ShortenedModel(Model):
 
     async def _shorten(self, request: dict[str, Any]) -> bool:
         """Shorten the history; False where nothing is left to shorten."""
-        before = self._history.view()
+        history, keep = self._history, self._limits.keep_results
+        before = history.view()
         if self._limits.kind == "summarise":
             await self._summarise(request)
-        else:
-            self._drop()
-        self._tokens = 0
-        return self._history.view() != before
-
-    def _drop(self) -> None:
-        """Old results first; where none is left, old calls."""
-        history, keep = self._history, self._limits.keep_results
-        if old := history.results()[: -keep or None]:
+        elif old := history.results()[: -keep or None]:
             history.dropped |= set(old)
-        else:
+        else:  # no result is left: old calls
             history.begin_at(history.last_rounds(max(1, keep)))
+        self._tokens = 0
+        return history.view() != before
 
     async def _summarise(self, request: dict[str, Any]) -> None:
         """Begin again from notes over all but the last round, which stays behind them.

@@ -204,6 +204,8 @@ class RLTrainingTool:
         return {"reward_type": request.reward_type, **parameters}
 
     def _evaluate(self, request: Request) -> dict[str, Any]:
+        from sql_agent.serving.models import gpu_count
+
         name = request.model_path or request.model_name
         split = request.dataset or request.split or "test"
         evaluation = jobs.evaluate(
@@ -224,7 +226,7 @@ class RLTrainingTool:
             "accuracy": len(passed) / reward.n if reward.n else None,
             "average_reward": reward.mean,
             "interval": [reward.low, reward.high],
-            "device": _device(),
+            "device": "cuda" if gpu_count() else "cpu",
             "evaluation": str(evaluation.folder),
         }
 
@@ -261,12 +263,6 @@ def _passes(trial: dict[str, Any]) -> bool:
     parts = trial.get("reward_parts") or {}
     scored = trial["decoding"] == "greedy" and trial.get("unscored") == ""
     return scored and sum(value for name, value in parts.items() if name != "sql") >= 0.5
-
-
-def _device() -> str:
-    from sql_agent.serving.models import gpu_count
-
-    return "cuda" if gpu_count() else "cpu"
 
 
 def _json(**tree: Any) -> str:

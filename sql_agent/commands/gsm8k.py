@@ -113,21 +113,17 @@ def train(config: TrainConfig, out: Path, terminal: Console) -> tuple[int, Path]
     checkpoints, per_epoch = run_dir / run_folder.CHECKPOINTS, config.trainer.save_every
     steps = {n: step_folder(checkpoints, n * per_epoch) for n in range(1, config.trainer.epochs + 1)}
     saved = {n: step for n, step in steps.items() if step.is_dir()}
-    if saved:
-        _replace(epochs, terminal)
+    if saved:  # an earlier training's epochs go; their run keeps the checkpoints
+        if epochs:
+            names = ", ".join(path.name for path in epochs)
+            terminal.print(f"{out}: replacing {names} of an earlier training")
+        for path in epochs:
+            shutil.rmtree(path)
         write_json(out / NOTE, {"run": str(run_dir), "recipe": config.recipe})
     for n, step in saved.items():
         export_checkpoint(step, out / f"epoch_{n}")
         terminal.print(f"model: {out / f'epoch_{n}'}", markup=False)
     return status, run_dir
-
-
-def _replace(old: list[Path], terminal: Console) -> None:
-    """Take an earlier training's epochs away; their run keeps the checkpoints."""
-    if old:
-        terminal.print(f"{old[0].parent}: replacing {', '.join(path.name for path in old)} of an earlier training")
-    for path in old:
-        shutil.rmtree(path)
 
 
 def recipe_of(model: Path) -> str:

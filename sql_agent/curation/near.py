@@ -124,7 +124,8 @@ def _alike(new: Wording, old: Wording, seen: Seen) -> float:
         return 1.0
     if contrast(new, old) or change_roles(new.framed, tiles(new.framed, old.framed)):
         return 0.0
-    if _turned(new, old):
+    turned = zip(new.ordered, old.ordered, new.views, old.views, strict=True)
+    if any(mine == theirs and _same_way(*views) for mine, theirs, *views in turned):
         return 1.0
     if OSA.distance(new.written, old.written, score_cutoff=1) == 1 and (
         share := _share(new.written, old.written, seen=seen)
@@ -168,11 +169,6 @@ def _name_others(new: Wording, old: Wording) -> bool:
         for name in mine
     )
     return not pieces or new.rest == old.rest
-
-
-def _turned(new: Wording, old: Wording) -> bool:
-    pairs = zip(new.ordered, old.ordered, new.views, old.views, strict=True)
-    return any(mine == theirs and _same_way(*views) for mine, theirs, *views in pairs)
 
 
 def _reordered(new: Wording, old: Wording, seen: Seen) -> float:

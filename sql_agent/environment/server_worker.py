@@ -126,8 +126,13 @@ class Served:
 
         url = sqlalchemy.make_url(settings["uri"])
         self._is_postgres = settings["dialect"] == "postgres"
-        driver, password = "postgresql+psycopg" if self._is_postgres else "mysql+pymysql", os.environ.get(PASSWORD)
-        reading = {} if self._is_postgres else {"conv": _decoders_of_mysql()}
+        driver, reading, password = "postgresql+psycopg", {}, os.environ.get(PASSWORD)
+        if not self._is_postgres:
+            from pymysql.constants import FIELD_TYPE
+            from pymysql.converters import conversions
+
+            # What the driver makes of values: its own, and of BIT the number that SQL compares it as.
+            driver, reading = "mysql+pymysql", {"conv": {**conversions, FIELD_TYPE.BIT: int.from_bytes}}
         self.errors, self._secret = exc.DBAPIError, password or ""
         self._lock_s, self._limits = min(1.0, settings["timeout_s"] / 2), ""
         self._engine = sqlalchemy.create_engine(
@@ -335,14 +340,6 @@ def _clock(span: datetime.timedelta) -> str:
     minutes, seconds = divmod(abs(span), datetime.timedelta(minutes=1))
     fraction = f".{seconds.microseconds:06d}".rstrip("0") if seconds.microseconds else ""
     return f"{'-' * (span.days < 0)}{minutes // 60:02d}:{minutes % 60:02d}:{seconds.seconds:02d}{fraction}"
-
-
-def _decoders_of_mysql() -> dict[Any, Any]:
-    """What the driver makes of values: its own, and of BIT the number that SQL compares it as."""
-    from pymysql.constants import FIELD_TYPE
-    from pymysql.converters import conversions
-
-    return {**conversions, FIELD_TYPE.BIT: int.from_bytes}
 
 
 def _text_of(value: Any) -> str:

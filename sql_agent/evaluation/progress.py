@@ -56,7 +56,9 @@ class Meter:
         self._bar.advance(self._task)
         step = max(1, self._total // LINES)
         if not self._console.is_terminal and (self._done % step == 0 or self._done == self._total):
-            self._print(f"{self._done} of {self._total} trials, {self._left()} left")
+            spent_s = time.monotonic() - (self._since_s or time.monotonic())
+            left = duration(spent_s / self._done * (self._total - self._done))
+            self._print(f"{self._done} of {self._total} trials, {left} left")
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False)
@@ -64,7 +66,3 @@ class Meter:
 
     def _now(self) -> str:
         return f"{self._said}: {self._done} of {self._total} trials"
-
-    def _left(self) -> str:
-        spent_s = time.monotonic() - (self._since_s or time.monotonic())
-        return duration(spent_s / self._done * (self._total - self._done))

@@ -44,17 +44,11 @@ def spider_equal(wanted: Rows, given: Rows, *, reference: str) -> bool:
         return not wanted and not given
     left, right = list(map(tuple, wanted)), list(map(tuple, given))
     is_ordered = "order by" in spider_query(reference).lower()
-    if not _same_sorted(left, right, is_ordered=is_ordered):
-        return False
-    return same_rows(left, right, ordered=is_ordered)
-
-
-def _same_sorted(left: Sequence[tuple[Any, ...]], right: Sequence[tuple[Any, ...]], *, is_ordered: bool) -> bool:
-    """The published first look: rows with their cells sorted as text. It parts (1, 10) from (1.0, 10), which are equal
-    as numbers and sort differently.
-    """
+    # The published first look: rows with their cells sorted as text. It parts (1, 10) from (1.0, 10), which are equal
+    # as numbers and sort differently.
     sides = [[tuple(sorted(row, key=lambda cell: f"{cell}{type(cell)}")) for row in side] for side in (left, right)]
-    return sides[0] == sides[1] if is_ordered else set(sides[0]) == set(sides[1])
+    same_sorted = sides[0] == sides[1] if is_ordered else set(sides[0]) == set(sides[1])
+    return same_sorted and same_rows(left, right, ordered=is_ordered)
 
 
 # Scorer -> how a query is run (BIRD's as it is), and when two results are the same.

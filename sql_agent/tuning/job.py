@@ -97,6 +97,8 @@ def prepare(config: TrainConfig) -> TunePlan:
     """Look at checkpoint, trackers, output folder, model, data and disk, in order. Raises UserError."""
     tune = config.tune
     preflight.check_installed(TRL, extra="reward-model")
+    from transformers import AutoTokenizer
+
     ensure_data(config.data, config)
     preflight.check_devices(config.trainer, config.rollout)
     preflight.check_trackers(config.logging.trackers)
@@ -106,7 +108,7 @@ def prepare(config: TrainConfig) -> TunePlan:
         raise UserError(f"--out {out}: exists; name a new folder")
     checkpoint = find_checkpoint(config.trainer, method=config.method) if config.trainer.resume else None
     model = model_folder(config.model, tiny=config.is_tiny)
-    tokenizer = _tokenizer(model, trusted=config.model.allow_remote_code)
+    tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=config.model.allow_remote_code)
     data, runs = config.data, config.trainer.runs
     source = stored_source(data, runs, model) if data.from_store else read_source(tune, data, config)
     rows = encoded(tune, source, Encoder(tokenizer, config.agent.chat_template_kwargs))
@@ -127,12 +129,6 @@ def prepare(config: TrainConfig) -> TunePlan:
         source=source,
         rows=rows,
     )
-
-
-def _tokenizer(model: Path, *, trusted: bool) -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(model, trust_remote_code=trusted)
 
 
 def encoded(tune: SftConfig | DpoConfig, source: Source, encoder: Encoder) -> Rows:
