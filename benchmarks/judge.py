@@ -200,11 +200,6 @@ def wall(case: Case) -> dict[str, float]:
     return judged | ratios | {"bare_cpu_ms": bare["cpu_ms"]}
 
 
-def medians(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
-    """The median of each figure."""
-    return {name: round(statistics.median(row[name] for row in rounds), 3) for name in rounds[0]}
-
-
 def n_tokens(text: str) -> int:
     """Chinese characters and words."""
     return len(re.findall(r"[\u3400-\u9fff]|\w+|[^\w\s]", text))
@@ -221,11 +216,6 @@ def counting(request: dict[str, Any]) -> dict[str, Any]:
     prompt_tokens = sum(n_tokens(message["content"]) for message in request["messages"])
     usage = {"prompt_tokens": prompt_tokens, "completion_tokens": n_tokens(content)}
     return {**chat_reply(content), "usage": usage}
-
-
-def answers_of(reference: str, n: int) -> list[str]:
-    """n different answers of about the length of the reference."""
-    return [f"根据查询结果，{reference[: max(4, len(reference) - 2 * k)]}。以上第 {k} 条供参考。" for k in range(n)]
 
 
 def tokens(n_questions: int = 8) -> dict[str, dict[str, float]]:
@@ -250,7 +240,9 @@ def tokens(n_questions: int = 8) -> dict[str, dict[str, float]]:
 async def _group_tokens(judge: LLMJudge, question: Any, n: int, mode: Mode) -> int:
     evidence = [item.quote for item in question.evidence]
     item = JudgeItem(question=question.question, reference=question.answer, evidence=evidence, answer="")
-    verdict = await grade_group(judge, item, answers_of(question.answer, n), mode=mode)
+    words = question.answer  # of about whose length the answers are, each another one
+    answers = [f"根据查询结果，{words[: max(4, len(words) - 2 * k)]}。以上第 {k} 条供参考。" for k in range(n)]
+    verdict = await grade_group(judge, item, answers, mode=mode)
     assert not verdict.fell_back
     return verdict.usage.tokens
 
@@ -278,7 +270,11 @@ def main(
 ) -> None:
     """Measure the judge client; about eight minutes on an idle machine."""
     cases = {name: case for name, case in CASES.items() if only in name}
-    walls = {name: medians([wall(case) for _ in range(rounds)]) for name, case in cases.items()}
+    by_round = {name: [wall(case) for _ in range(rounds)] for name, case in cases.items()}
+    walls = {
+        name: {figure: round(statistics.median(row[figure] for row in rows), 3) for figure in rows[0]}
+        for name, rows in by_round.items()
+    }
     figures: dict[str, Any] = {"wall": walls}
     for name, row in walls.items():
         bare = (

@@ -10,7 +10,6 @@ occur twice are kept once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,26 +25,13 @@ TEXT_KEYS = ("prompt", "chosen", "rejected")
 KEPT_ROLES = ("user", "assistant")
 
 
-@dataclass
-class Converted:
-    """The pairs of a raw file and what was left out."""
-
-    pairs: list[Pair] = field(default_factory=list)
-    skipped: Skipped = field(default_factory=Skipped)
-
-
-def convert_file(path: Path) -> Converted:
-    """Read a raw file. Raises UserError when it cannot be read."""
-    result = Converted()
-    seen: set[str] = set()
-    for number, pair in parsed(json_lines(path, result.skipped), convert_row, result.skipped):
-        text = pair.model_dump_json()
-        if text in seen:
-            result.skipped.add("the same pair as an earlier line", number)
-        else:
-            seen.add(text)
-            result.pairs.append(pair)
-    return result
+def convert_file(path: Path) -> tuple[list[Pair], Skipped]:
+    """The pairs of a raw file, and what was left out. Raises UserError when it cannot be read."""
+    pairs, skipped = dict[str, Pair](), Skipped()
+    for number, pair in parsed(json_lines(path, skipped), convert_row, skipped):
+        if pairs.setdefault(pair.model_dump_json(), pair) is not pair:
+            skipped.add("the same pair as an earlier line", number)
+    return [*pairs.values()], skipped
 
 
 def convert_row(row: dict[str, Any]) -> Pair:
@@ -104,16 +90,16 @@ def main(
     output: Annotated[Path, typer.Option("--out", help="JSONL file to write")],
 ) -> None:
     """Convert raw preference data to {chosen: [turns], rejected: [turns]}."""
-    result = convert_file(input)
-    if result.skipped.counts:
-        typer.echo(f"skipped {result.skipped.counts.total()} lines:\n{result.skipped}", err=True)
-    if not result.pairs:
+    pairs, skipped = convert_file(input)
+    if skipped.counts:
+        typer.echo(f"skipped {skipped.counts.total()} lines:\n{skipped}", err=True)
+    if not pairs:
         raise UserError(
             f"{input}: no line could be converted. A line is {{prompt, chosen, rejected}} with texts, or "
             "{messages, rejected_messages} with lists of turns"
         )
-    write_lines(output, (pair.model_dump(include={"chosen", "rejected"}) for pair in result.pairs))
-    typer.echo(f"{len(result.pairs)} pairs written to {output}")
+    write_lines(output, (pair.model_dump(include={"chosen", "rejected"}) for pair in pairs))
+    typer.echo(f"{len(pairs)} pairs written to {output}")
 
 
 if __name__ == "__main__":

@@ -37,11 +37,6 @@ UID_SEPARATOR = "/"
 Rollouts = Mapping[str, tuple[str, float, Sequence[Turn]]]  # rollout id -> question id, reward, LLM calls in order
 
 
-def is_truncated(turns: Sequence[Turn]) -> bool:
-    """Whether an LLM call of the rollout ended at its limit of tokens."""
-    return any(turn.finish_reason == "length" for turn in turns)
-
-
 @dataclass(frozen=True)
 class Batch:
     """verl's batch and what went into it; `rows` by rollout id, in the order of their numbers and not cut."""
@@ -92,7 +87,7 @@ def build_batch(
         "is_drop_mask": too_long | (mask.sum(1) == 0),
         "token_level_scores": scores,
         ROW_NUMBER: torch.arange(len(rows)),
-        TRUNCATED: torch.tensor([is_truncated(rollouts[i][2]) for i, _ in rows]),
+        TRUNCATED: torch.tensor([any(turn.finish_reason == "length" for turn in rollouts[i][2]) for i, _ in rows]),
         **_phases(phases, rows),
         **_sampler_log_probs([row.log_probs[:max_response_tokens] for _, row in rows], mask),
     }

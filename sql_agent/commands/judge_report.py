@@ -129,13 +129,6 @@ def judges_of(config: RewardConfig) -> tuple[ScoringContext, list[Measured]]:
     return context, judges
 
 
-def policies(n: int) -> dict[str, list[JudgedItem]]:
-    """The answers of honest and cheating policies to `n` questions of the bundled data, which is built if need be."""
-    build_bundled()
-    with notes.status("looking for the constant answer that pays most"):
-        return attempts(n=n, data=BUNDLED_ITEMS.parent)
-
-
 def probe_report(questions: Sequence[Question], scoring: ScoringContext, folder: Path, *, recipe: str, n: int) -> None:
     """Print what the recipe's rewards pay to answers that know nothing, and write it into probe.json."""
     with notes.status(f"probing the rewards of {recipe or 'the defaults'}; judge: {scoring.judge_name}"):
@@ -194,7 +187,11 @@ def judge_report(
     file = items or BUNDLED_ITEMS
     judged = load_items(file)
     context, judges = judges_of(config.reward)
-    tried = policies(strategies) if strategies else {}
+    tried: dict[str, list[JudgedItem]] = {}
+    if strategies:
+        build_bundled()
+        with notes.status("looking for the constant answer that pays most"):
+            tried = attempts(n=strategies, data=BUNDLED_ITEMS.parent)
     for judge in judges:
         most = strategy_calls // max(1, len(tried)) if judge.scorer == "llm" else strategies
         answers = {name: texts[:most] for name, texts in tried.items()} if most else {}

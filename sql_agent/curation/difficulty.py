@@ -24,11 +24,6 @@ class Difficulty:
     rewards: tuple[float, ...]
     passed: int
 
-    @property
-    def varies(self) -> bool:
-        """Whether a group of such rollouts has something to learn from."""
-        return max(self.rewards) - min(self.rewards) > LEAST_DIFFERENCE
-
     def pass_at(self, k: int) -> float:
         """The chance that at least one of k samples passes: unbiased, for k up to the number of samples."""
         n = len(self.rewards)
@@ -50,7 +45,7 @@ def measure(records: Iterable[TrialRecord], *, threshold: float) -> dict[str, Di
 
 def why_dropped(difficulty: Difficulty) -> str:
     """Why a question is not worth training on, or ""."""
-    if difficulty.varies:
+    if max(difficulty.rewards) - min(difficulty.rewards) > LEAST_DIFFERENCE:
         return ""
     return f"all {len(difficulty.rewards)} samples earned {difficulty.rewards[0]:.3g} ({difficulty.passed} passed)"
 

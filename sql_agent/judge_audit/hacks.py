@@ -14,6 +14,7 @@ import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -76,7 +77,7 @@ def hacks(database: Path, questions: Sequence[Question]) -> dict[str, Strategy]:
         "every name, as 遵医嘱使用X": lambda q: "；".join(f"遵医嘱使用{name}" for name in names),
         "every count from 0 to 20": lambda q: "、".join(f"{n}种" for n in range(21)),
     }
-    marked = {f"SELECT *, each cell and {m}": _marked(star, m) for m in ("/遵医嘱", "·仅供参考", "@医生", "？")}
+    marked = {f"SELECT *, each cell and {m}": partial(star, after=m) for m in ("/遵医嘱", "·仅供参考", "@医生", "？")}
     said = {
         "the reference and lies": "{a}{lies}。",
         "the reference and lies as questions": "{a}{lies}，没错吧？",
@@ -140,10 +141,6 @@ def _names(connection: sqlite3.Connection, questions: Iterable[Question]) -> Ite
     columns = {(e.source_table, e.field) for q in questions for e in q.evidence if e.field.endswith("_name")}
     for table, column in sorted(columns):
         yield from (str(row[0]) for row in connection.execute(f'SELECT DISTINCT "{column}" FROM "{table}"'))
-
-
-def _marked(star: Callable[..., str], mark: str) -> Strategy:
-    return lambda question: star(question, after=mark)
 
 
 def _told(text: str) -> Strategy:

@@ -163,7 +163,7 @@ def config_text(schema: Schema, settled: Settled, *, gpu: bool, slowest_s: float
     tree: dict[str, dict[str, Any]] = {
         "agent": agent,
         "database": {
-            "url" if settled.is_url else "path": settled.database,
+            "url" if "://" in settled.database else "path": settled.database,
             "tables": [table.name for table in schema.tables],
             "timeout_s": max(DatabaseConfig().timeout_s, float(math.ceil(SLOWER * slowest_s))),
         },

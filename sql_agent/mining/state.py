@@ -41,11 +41,6 @@ class Settled(BaseModel):
         """What people call the database."""
         return name_of(self.database)
 
-    @property
-    def is_url(self) -> bool:
-        """Whether the database is no SQLite file."""
-        return "://" in self.database
-
 
 def name_of(database: str) -> str:
     """What people call a file or URL."""

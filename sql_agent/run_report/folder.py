@@ -73,11 +73,6 @@ class RunData:
     trials: list[Entry] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    @property
-    def learns_from_files(self) -> bool:
-        """SFT or DPO: rows are learnt, no rollouts are played."""
-        return self.summary.get("method") in ("sft", "dpo")
-
     def rows(self, kind: str) -> list[Tree]:
         """The metrics of one kind (train, val, checkpoint), in the order of the steps: finite numbers."""
         return [row for row in self.metrics if row.get("kind") == kind]
@@ -101,7 +96,8 @@ def read_run(folder: Path, *, evaluation: Path | None = None, played: list[Entry
     # SFT and DPO learn from files: they play nothing, so nothing is missing.
     missing: list[str] = []
     run.rollouts = rollouts_after(folder, 0, missing)[0] if played is None else played
-    run.problems += [] if run.learns_from_files and not (folder / run_folder.ROLLOUTS).exists() else missing
+    from_files = run.summary.get("method") in ("sft", "dpo") and not (folder / run_folder.ROLLOUTS).exists()
+    run.problems += [] if from_files else missing
     place = evaluation or folder / EVALUATION
     if evaluation or place.exists():
         with _reading(place / RESULTS, run.problems):

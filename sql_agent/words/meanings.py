@@ -289,14 +289,11 @@ def is_opposite(first: str, second: str) -> bool:
     first, second = (word.removeprefix("最") for word in (first, second))
     differ = [(a, b) for a, b in zip(first, second, strict=False) if a != b]
     if len(first) == len(second) > len(differ) == 1 and not first.isascii():
-        return not _is_name(first) and is_opposite(*differ[0])
+        is_name = any(entry[1].isupper() for entry in _cedict().get(first, ()))
+        return not is_name and is_opposite(*differ[0])
     if any({base, other} in OPPOSED for base in _bases(first) for other in _bases(second)):
         return True
     return not _opposed(first).isdisjoint(_senses(second)) and not one_sense(first, second)
-
-
-def _is_name(word: str) -> bool:
-    return any(entry[1].isupper() for entry in _cedict().get(word, ()))
 
 
 @functools.lru_cache(maxsize=65536)

@@ -99,9 +99,9 @@ def test_every_line_ends_in_the_output_or_in_a_count(tmp_path: Path) -> None:
         tmp_path / "raw.jsonl", [good, "", "{", "[]", good, {"prompt": "q"}, '{"prompt": "\\ud800"}', good]
     )
     raw.write_bytes(raw.read_bytes() + b'\xff\xfe\n{"prompt":"p\xe2\x80\xa8x","chosen":"a","rejected":"b"}')
-    result = convert_file(raw)
-    assert [pair.prompt for pair in result.pairs] == ["q", "p\u2028x"]
-    assert result.skipped.counts == {
+    pairs, skipped = convert_file(raw)
+    assert [pair.prompt for pair in pairs] == ["q", "p\u2028x"]
+    assert skipped.counts == {
         "not JSON": 1,
         "not a JSON object": 1,
         "the same pair as an earlier line": 2,
@@ -109,7 +109,7 @@ def test_every_line_ends_in_the_output_or_in_a_count(tmp_path: Path) -> None:
         "a lone surrogate in a text": 1,
         "not UTF-8": 1,
     }
-    assert result.skipped.lines["the same pair as an earlier line"] == [5, 8]
+    assert skipped.lines["the same pair as an earlier line"] == [5, 8]
 
 
 @given(ROWS)
@@ -143,9 +143,9 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(deadline=None)
 def test_any_bytes_can_be_read(scratch: Path, data: bytes) -> None:
     scratch.write_bytes(data)
-    result = convert_file(scratch)
+    pairs, skipped = convert_file(scratch)
     n_lines = sum(bool(line.strip()) for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
-    assert len(result.pairs) + result.skipped.counts.total() == n_lines
+    assert len(pairs) + skipped.counts.total() == n_lines
 
 
 def test_the_documented_command(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_given_pairs_are_read_raw_and_converted(tmp_path: Path) -> None:
     raw += [{"prompt": "问？", "chosen": "好。", "rejected": "好。"}]
     source = read(tmp_path / "raw.jsonl", *raw)
     assert len(source.pairs) == 2 and source.left_out == {"chosen equals rejected": 1}
-    converted = [pair.model_dump(include={"chosen", "rejected"}) for pair in convert_file(tmp_path / "raw.jsonl").pairs]
+    converted = [pair.model_dump(include={"chosen", "rejected"}) for pair in convert_file(tmp_path / "raw.jsonl")[0]]
     again = read(tmp_path / "converted.jsonl", *converted)
     assert [(p.chosen.messages, p.rejected.messages) for p in again.pairs] == [
         (p.chosen.messages, p.rejected.messages) for p in source.pairs
