@@ -15,6 +15,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from foundation.files import write_text
 logger = logging.getLogger(__name__)
 
 
-class AuditLog:
+class AuditLog(AbstractContextManager["AuditLog"]):
     """The audit of one run. Not to be shared between processes."""
 
     def __init__(self, run_dir: Path, *, settings: dict[str, Any]) -> None:
@@ -40,9 +41,6 @@ class AuditLog:
         run = {"id": self.run_id, "started_s": time.time(), "settings": text(settings, limit=2**24)}
         self._submit(self._open)
         self.add(lambda: {"run": [run]}, step=0)
-
-    def __enter__(self) -> AuditLog:
-        return self
 
     def __exit__(self, *_exc: object) -> None:
         self.close()

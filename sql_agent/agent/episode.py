@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -166,7 +166,7 @@ def function_tool_of(tool: Tool) -> FunctionTool:
     )
 
 
-class EpisodeRunner:
+class EpisodeRunner(AbstractContextManager["EpisodeRunner"]):
     """Plays episodes as the configuration says. What they share is opened on first use, in the process that uses it.
 
     A question that names an agent is played by that agent, whose runner is `of(name)`.
@@ -187,9 +187,6 @@ class EpisodeRunner:
     @cached_property
     def _relay(self) -> Relay:
         return Relay(self.toolset.loop)
-
-    def __enter__(self) -> EpisodeRunner:
-        return self
 
     def __exit__(self, *_exc: object) -> None:
         self.close()

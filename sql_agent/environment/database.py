@@ -21,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -148,7 +148,7 @@ class _Unfinished(AgentGRPOError):
     """A query needs more than a short run."""
 
 
-class Database:
+class Database(AbstractContextManager["Database"]):
     """A database that a model may read: a file, or the URL of a server. A context manager; usable from any thread and
     any event loop.
 
@@ -171,9 +171,6 @@ class Database:
             "max_result_chars": max(MAX_RESULT_CHARS, config.max_chars),
             "max_memory_bytes": config.max_memory_mib << 20,
         }
-
-    def __enter__(self) -> Database:
-        return self
 
     def __exit__(self, *_exc: object) -> None:
         self.close()

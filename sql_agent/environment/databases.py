@@ -8,6 +8,7 @@ another, and a few processes serve all databases. Not covered: what a query may 
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 
@@ -20,16 +21,13 @@ DB_ID = re.compile(r"\w[\w.+-]{0,127}")
 SUFFIX = ".sqlite"
 
 
-class Databases:
+class Databases(AbstractContextManager["Databases"]):
     """Opened on first use, in the process that uses them. A context manager."""
 
     def __init__(self, config: DatabaseConfig) -> None:
         self.config = config
         self._workers = Workers()
         self._made: dict[str, Database] = {}
-
-    def __enter__(self) -> Databases:
-        return self
 
     def __exit__(self, *_exc: object) -> None:
         self.close()

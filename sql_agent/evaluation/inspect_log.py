@@ -54,16 +54,7 @@ def write_logs(
 
 def to_log(results: EvalReport, records: Sequence[TrialRecord], *, prompts: Prompts) -> EvalLog:
     """The log of trials that share model, split and decoding."""
-    from inspect_ai.log import (
-        EvalConfig,
-        EvalDataset,
-        EvalLog,
-        EvalPlan,
-        EvalPlanStep,
-        EvalResults,
-        EvalSpec,
-        EvalStats,
-    )
+    from inspect_ai import log
     from inspect_ai.model import GenerateConfig
 
     model, split, decoding = (records[0].model, records[0].split, records[0].decoding)
@@ -71,24 +62,24 @@ def to_log(results: EvalReport, records: Sequence[TrialRecord], *, prompts: Prom
     ids = list(dict.fromkeys(record.question_id for record in records))
     samples = [_sample(record, name, prompts[record.db_id]) for record in records]
     figures = results.models[model][f"{split}/{decoding}"]
-    return EvalLog(
+    return log.EvalLog(
         status="cancelled" if results.partial else "success",
-        eval=EvalSpec(
+        eval=log.EvalSpec(
             created=results.started,
             task=f"medical_sql_{split}_{decoding}",
-            dataset=EvalDataset(name=split, samples=len(ids), sample_ids=ids),
+            dataset=log.EvalDataset(name=split, samples=len(ids), sample_ids=ids),
             model=name,
             model_generate_config=GenerateConfig(temperature=1.0 if decoding == "sampled" else 0.0),
-            config=EvalConfig(epochs=results.samples if decoding == "sampled" else 1),
+            config=log.EvalConfig(epochs=results.samples if decoding == "sampled" else 1),
             metadata={"judge": results.judge, "database": results.database, "role": model},
         ),
-        plan=EvalPlan(steps=[EvalPlanStep(solver="sql_agent.agent.episode.EpisodeRunner")]),
-        results=EvalResults(
+        plan=log.EvalPlan(steps=[log.EvalPlanStep(solver="sql_agent.agent.episode.EpisodeRunner")]),
+        results=log.EvalResults(
             total_samples=len(records),
             completed_samples=sum(record.stop_reason != FAULT for record in records),
             scores=[_score(score, figures.measures[measure]) for score, measure in SCORES.items()],
         ),
-        stats=EvalStats(started_at=results.started, completed_at=datetime.now(UTC).isoformat()),
+        stats=log.EvalStats(started_at=results.started, completed_at=datetime.now(UTC).isoformat()),
         samples=samples,
     )
 

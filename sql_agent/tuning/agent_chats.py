@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +25,7 @@ from sql_agent.records import Question, RolloutRecord
 from sql_agent.tuning.chats import Chat, Message, Unusable, chat_of
 
 
-class AgentChats:
+class AgentChats(AbstractContextManager["AgentChats"]):
     """Opens the agent's tools on first use. A context manager."""
 
     def __init__(self, config: AgentTree) -> None:
@@ -35,9 +36,6 @@ class AgentChats:
         if agent and agent not in self._runner.config.agents:
             raise Unusable(f"agent {agent!r}, which [agents] does not name")
         return self._runner.of(agent)
-
-    def __enter__(self) -> AgentChats:
-        return self
 
     def __exit__(self, *_exc: object) -> None:
         self._runner.close()
