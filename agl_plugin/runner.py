@@ -76,8 +76,9 @@ class ConcurrentRunner(LitAgentRunner[Any]):
         await self._give_back_lost(store)
         stop_heartbeat = self._start_heartbeat_loop(store)
         running: set[asyncio.Task[str]] = set()
+        parent = multiprocessing.parent_process()
         try:
-            while not (event and event.is_set()) and self._parent_lives():
+            while not (event and event.is_set()) and (parent is None or parent.is_alive()):
                 room = self._concurrency - len(running)
                 take = min(room, TAKE_AT_ONCE)
                 fresh = await store.dequeue_many_rollouts(limit=take, worker_id=self.get_worker_id()) if room else []
@@ -106,11 +107,6 @@ class ConcurrentRunner(LitAgentRunner[Any]):
             if attempt and attempt.worker_id == self.get_worker_id() and attempt.status in ("preparing", "running"):
                 logger.warning("rollout %s: its runner was killed; it runs once more", rollout.rollout_id)
                 await store.update_attempt(rollout.rollout_id, attempt.attempt_id, status="unresponsive")
-
-    @staticmethod
-    def _parent_lives() -> bool:
-        parent = multiprocessing.parent_process()
-        return parent is None or parent.is_alive()
 
     async def _step_impl(self, next_rollout: AttemptedRollout, raise_on_exception: bool = False) -> str:
         """One rollout: run the agent, store its spans, mark the attempt."""

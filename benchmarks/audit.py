@@ -120,8 +120,11 @@ def measure(folder: Path, *, n_rollouts: int, seed: int = 1) -> dict[str, Any]:
     size = (folder / run_folder.AUDIT).stat().st_size
     tokens = 2 * PROMPT_TOKENS + 3 * SAMPLED_TOKENS + TOOL_TOKENS
     return {
-        **{"rollouts": n_rollouts, "tokens_per_rollout_in_calls": tokens, "bytes_per_rollout": size / n_rollouts},
-        **{"ms_per_rollout": 1000 * spent / n_rollouts, "seconds_per_step": spent / n_steps},
+        "rollouts": n_rollouts,
+        "tokens_per_rollout_in_calls": tokens,
+        "bytes_per_rollout": size / n_rollouts,
+        "ms_per_rollout": 1000 * spent / n_rollouts,
+        "seconds_per_step": spent / n_steps,
         "query_seconds": query_seconds(folder),
     }
 

@@ -69,7 +69,7 @@ class Part:
 
     def share(self, step_s: float, memory_gib: float) -> float:
         """Of its core's time in the step, or of the machine's memory: 1 is all."""
-        return max(self.seconds / step_s, self.gib / memory_gib * self.is_memory)
+        return max(self.seconds / step_s, self.gib / memory_gib if self.is_memory else 0)
 
 
 def spans_of(shape: Shape, *, plain: bool = False) -> list[Span]:

@@ -45,15 +45,12 @@ class GroupRewards:
     async def _reward(self, rows: list[dict[str, Any]]) -> None:
         changes = await self._grade(rows)
         for row, change in zip(rows, changes, strict=True):
-            if row["unscored"] == AWAITS_GROUP:
-                row |= change
-                self._set(self._rollouts[row["rollout_id"]], row)
-
-    @staticmethod
-    def _set(rollout: RolloutLegacy, row: dict[str, Any]) -> None:
-        rollout.metadata = {**(rollout.metadata or {}), "unscored": row["unscored"]}
-        if row["unscored"]:
-            return
-        rollout.final_reward = row["reward"]
-        triplets = rollout.triplets or []
-        rollout.triplets = [*triplets[:-1], triplets[-1].model_copy(update={"reward": row["reward"]})]
+            if row["unscored"] != AWAITS_GROUP:
+                continue
+            row |= change
+            rollout = self._rollouts[row["rollout_id"]]
+            rollout.metadata = {**(rollout.metadata or {}), "unscored": row["unscored"]}
+            if not row["unscored"]:
+                rollout.final_reward = row["reward"]
+                triplets = rollout.triplets or []
+                rollout.triplets = [*triplets[:-1], triplets[-1].model_copy(update={"reward": row["reward"]})]

@@ -339,7 +339,8 @@ def plain(value: Any) -> Any:
 def _clock(span: datetime.timedelta) -> str:
     minutes, seconds = divmod(abs(span), datetime.timedelta(minutes=1))
     fraction = f".{seconds.microseconds:06d}".rstrip("0") if seconds.microseconds else ""
-    return f"{'-' * (span.days < 0)}{minutes // 60:02d}:{minutes % 60:02d}:{seconds.seconds:02d}{fraction}"
+    sign = "-" if span.days < 0 else ""
+    return f"{sign}{minutes // 60:02d}:{minutes % 60:02d}:{seconds.seconds:02d}{fraction}"
 
 
 def _text_of(value: Any) -> str:

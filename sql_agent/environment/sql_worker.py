@@ -31,7 +31,7 @@ MAX_NAME_CHARS = 100
 MAX_CONCAT_CHARS = 100_000
 PRINTF_DIGITS = 3  # of a width or precision
 SQLITE_SHARE = 0.75  # of the memory limit; the rest is for the result in Python and as JSON
-STEPS_PER_CHECK = 500  # VDBE steps between two looks at the clock: under 2 % of a full scan (benchmarks/guard.py)
+STEPS_PER_CHECK = 500  # VDBE steps between two looks at the clock: under 2 % of a full scan
 ORPHAN_CHECK_S = 2.0
 
 # Left out on purpose: what makes big values (zeroblob, randomblob), what grows outside SQLite's limits

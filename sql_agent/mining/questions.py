@@ -129,7 +129,7 @@ def mine_questions(
             kept: list[Question] = []
             for one, result, why in checked(filter(None, tries), run) if size else ():
                 dropped[why] += bool(why)
-                key = one.ask.query.sql + one.wording * (split == "train")
+                key = one.ask.query.sql + (one.wording if split == "train" else "")
                 if not why and key not in taken:
                     taken.add(key)
                     slowest_s = max(slowest_s, result.elapsed_s)

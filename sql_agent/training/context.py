@@ -66,7 +66,8 @@ def measure(
         first = sum(map(count, (system_prompt, json.dumps(tools, ensure_ascii=False), longest))) + MARK_TOKENS
     sample = "".join(str(question.answer) for question in questions[:SAMPLED_ANSWERS]) or longest
     names = {tool.name for tool in offered}
-    max_chars = max(config.database.max_chars * (QUERY in names), config.agent.tool_max_chars * bool(names - {QUERY}))
+    max_query = config.database.max_chars if QUERY in names else 0
+    max_chars = max(max_query, config.agent.tool_max_chars if names - {QUERY} else 0)
     result = math.ceil(max_chars * count(sample) / len(sample))
     turns = (config.agent.max_turns - 1) * (QUERY_TOKENS + result)
     return EpisodeTokens(first, result, first + turns + answer_tokens)
