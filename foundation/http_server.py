@@ -2,8 +2,8 @@
 
 Guarantees: the port is taken before the model is loaded, so a port in use costs no loading time; at SIGTERM or Ctrl-C
 the port closes at once, so that the next server may start on it; who has connected by then is answered, and each kept
-connection gets one more answer that says `Connection: close` instead of being cut under a request on its way. The head
-of a request has at most 64 KiB, and HEAD_S to arrive; who takes longer is cut off.
+connection gets one more answer that says `Connection: close` instead of being cut under a request on its way. What a
+connection guarantees says http_connection.py.
 Not covered: SIGKILL; clients then see a reset connection.
 """
 
@@ -19,28 +19,27 @@ from typing import Any
 
 import uvicorn
 
+from foundation.http_connection import config_of
 from foundation.http_gate import Traffic
 
 logger = logging.getLogger(__name__)
 
 GOODBYE_S = 1.0  # kept connections may bring one more request in this time
 POLL_S = 0.02
-HEAD_S = 30.0
 
 
 def run(
-    app: Any, traffic: Traffic, listener: socket.socket, *, drain_s: int, is_over: Callable[[], bool] = lambda: False
+    app: Any,
+    traffic: Traffic,
+    listener: socket.socket,
+    *,
+    drain_s: int,
+    is_over: Callable[[], bool] = lambda: False,
+    websockets: bool = False,
 ) -> None:
     """Serve until a signal comes or `is_over` (asked ten times a second) says so; then answer what was accepted, for at
     most `drain_s` seconds."""
-    config = uvicorn.Config(
-        app,
-        http="h11",  # which bounds heads; httptools, taken where it is installed, does not
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=drain_s,
-    )
+    config = config_of(app, timeout_graceful_shutdown=drain_s, ws="auto" if websockets else "none")
     with contextlib.suppress(KeyboardInterrupt):
         HttpServer(config, traffic, is_over).run(sockets=[listener])
 
@@ -52,7 +51,6 @@ class HttpServer(uvicorn.Server):
         super().__init__(config)
         self._traffic, self._is_over = traffic, is_over
         self._spare: list[socket.socket] = []
-        self._without_head: dict[Any, float] = {}  # connection -> since when it owes one
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """A second handle on each port: closing the only one resets the connections that wait behind it."""
@@ -61,16 +59,7 @@ class HttpServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """True ends the server. Called ten times a second."""
-        self._cut_slow_heads()
         return await super().on_tick(counter) or self._is_over()
-
-    def _cut_slow_heads(self) -> None:
-        now = time.monotonic()
-        owing = [connection for connection in self.server_state.connections if _owes_head(connection)]
-        self._without_head = {connection: self._without_head.get(connection, now) for connection in owing}
-        for connection, since in self._without_head.items():
-            if now - since > HEAD_S:
-                connection.transport.abort()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the port, let kept connections end by themselves, then what uvicorn does: wait for the rest."""
@@ -102,11 +91,3 @@ class HttpServer(uvicorn.Server):
         """As uvicorn's `startup` makes one per connection."""
         make: Any = self.config.http_protocol_class
         return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
-
-
-def _owes_head(connection: Any) -> bool:
-    """Whether it was opened, or began a request after its last answer, and has not sent all of the head."""
-    if not hasattr(connection, "cycle"):  # a WebSocket
-        return False
-    cycle = connection.cycle
-    return cycle is None or (cycle.response_complete and connection.timeout_keep_alive_task is None)

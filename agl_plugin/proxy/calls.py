@@ -155,8 +155,6 @@ class Calls:
                 reply = exc.reply
             if reply:
                 await reply(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close"})
 
     async def _reply(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
         """The answer to a request; None where it was sent already."""

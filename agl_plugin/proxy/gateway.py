@@ -18,8 +18,9 @@ from typing import Any
 import uvloop
 from agentlightning.store.base import LightningStore
 from agentlightning.types import LLM, ProxyLLM
-from agentlightning.utils.server_launcher import LaunchMode, PythonServerLauncher, PythonServerLauncherArgs
+from agentlightning.utils.server_launcher import LaunchMode, PythonServerLauncherArgs
 
+from agl_plugin.patches.launcher import Launcher
 from agl_plugin.proxy.calls import Address, Calls
 from agl_plugin.proxy.gate import ALIVE_PATH, Gate
 from foundation.processes import collect_rarely, die_with_parent, open_many_files
@@ -71,7 +72,7 @@ class Gateway:
             gate=gate or Gate(), log_probs=log_probs, per_engine=calls_per_engine, packs=not plain_spans
         )
         guarded: Any = Guarded(self._calls)
-        self.server_launcher = PythonServerLauncher(guarded, launcher_args)
+        self.server_launcher = Launcher(guarded, launcher_args)
         self.update_model_list(model_list or ())
 
     def get_store(self) -> LightningStore | None:

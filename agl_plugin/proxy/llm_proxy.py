@@ -18,6 +18,7 @@ from agentlightning.store.base import LightningStore
 from agentlightning.utils.server_launcher import PythonServerLauncherArgs
 from litellm.integrations.custom_logger import CustomLogger
 
+from agl_plugin.patches.launcher import Launcher
 from agl_plugin.proxy.gate import ALIVE_PATH, Gate
 from agl_plugin.proxy.spans import LOG_PROB_REQUEST
 from foundation.processes import die_with_parent
@@ -48,6 +49,10 @@ class SamplerLogProbs(CustomLogger):
 
 class RunProxy(LLMProxy):
     """agent-lightning's proxy, in a process that ends with the trainer's and has the token of its store."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.server_launcher = Launcher(self.server_launcher.app, self.server_launcher_args)
 
     @asynccontextmanager
     async def _serve_context(self) -> AsyncIterator[None]:

@@ -20,6 +20,7 @@ from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from agl_plugin.patches.launcher import Launcher
 from agl_plugin.store.client import StoreClient
 from agl_plugin.store.request_key import Keyed
 from foundation.store_token import Guarded, check_host, token
@@ -79,6 +80,7 @@ class StoreServer(LightningStoreServer):
         )
         super().__init__(store, launcher_args=place)
         assert self.app is not None
+        self.server_launcher = Launcher(self.app, place)
         self.app.add_exception_handler(RequestValidationError, of_no_form)
         for kind in (ValueError, ResponseValidationError):  # the latter: there is no such rollout
             self.app.add_exception_handler(kind, refused)

@@ -145,7 +145,7 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
             need = "needed" if token else "not needed"
             print(f"serving the agent {llm.model} at {address}/v1, token {need}", flush=True)
             drain_s, is_over = math.ceil(limits.time_s), lambda: bool(model.why_it_died())
-            run(app, traffic, listener, drain_s=drain_s, is_over=is_over)
+            run(app, traffic, listener, drain_s=drain_s, is_over=is_over, websockets=page)
             if why := model.why_it_died():
                 raise LLMFault(why)
             raise KeyboardInterrupt  # a signal came

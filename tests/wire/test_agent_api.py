@@ -19,8 +19,9 @@ import httpx
 import openai
 import pytest
 
-from foundation import http_server
+from foundation import http_connection
 from foundation.files import read_lines
+from foundation.http_connection import config_of
 from foundation.http_gate import Traffic
 from foundation.http_server import HttpServer
 from foundation.net import bind, free_port
@@ -78,8 +79,6 @@ def served(
     keep: Path | None = None,
     **limits: Any,
 ) -> Iterator[str]:
-    import uvicorn
-
     listener, traffic = bind("127.0.0.1", 0), Traffic()
     config = config or build_config(load_recipe(recipe(folder)))
     with openai_server(handler) as behind, EpisodeRunner(config) as runner, ExitStack() as kept:
@@ -87,7 +86,7 @@ def served(
         keeper = kept.enter_context(Keeper(keep)) if keep else None
         api = AgentApi(Answerer(runner, llm, vote=vote), name="agent", limits=Limits(**limits), keeper=keeper)
         app = api.app(traffic, token=TOKEN)
-        server = HttpServer(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1), traffic)
+        server = HttpServer(config_of(app, timeout_graceful_shutdown=1), traffic)
         thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
         thread.start()
         try:
@@ -253,7 +252,7 @@ def test_a_body_that_comes_byte_by_byte_is_ended_at_the_limit_and_keeps_nobody_w
 @pytest.mark.long
 def test_heads_that_never_end_are_cut_and_keep_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a first request or a later one, before the token was looked at."""
-    monkeypatch.setattr(http_server, "HEAD_S", 2.0)
+    monkeypatch.setattr(http_connection, "HEAD_S", 2.0)
     health, begun = b"GET /health HTTP/1.1\r\nHost: a\r\n", b"GET /health HTTP/1.1\r\nx-a: "
 
     async def slow(port: int, first: bytes) -> bytes:

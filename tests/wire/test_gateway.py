@@ -73,7 +73,9 @@ def events_of(text: str) -> list[dict[str, Any]]:
 async def test_no_websocket_is_taken(running: Running) -> None:
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": KEY}
     _, url = await running.attempt()
-    assert (await running.http.get(url, headers=upgrade)).status_code == 403
+    assert (await running.http.get(url, headers=upgrade)).status_code == 404
+    body = {"model": MODEL, "messages": MESSAGES}
+    assert (await running.http.post(url, json=body, headers=upgrade)).status_code == 200
 
 
 async def test_a_stream_is_passed_on_without_ids_which_the_span_has(running: Running, server: FakeServer) -> None:
