@@ -11,8 +11,8 @@ AgentGRPOError              every exception of this project; `status` is what a 
  |        JudgeUnparsable (JudgeNoCompletion), JudgeBudgetSpent, JudgeFolderFault
  +-- a word             -   between two modules of one room, which none of them lets out
       |-- of processes      Gone, Garbage, Died, Exited, Overdue
-      |-- of requests       NotAllowed, CallError, Refused, Unsaid, BadBody, NoAnswer (NoConnection), NoReply, _Refused,
-      |                     _Gone, Overloaded, ModelFailed
+      |-- of requests       NotAllowed, CallError, Refused, Unsaid, BadBody, BodyRefused, NoReply,
+      |                     NoAnswer (NoConnection), _Refused, _Gone, Overloaded, ModelFailed
       |-- of rows           BadLine, Unusable
       +-- of episodes       UnusableSQL, Forbidden, _Unfinished, BadArguments, ToolFailed, EpisodeStopped, Stopped,
                             MathFault

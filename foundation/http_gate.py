@@ -21,10 +21,9 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foundation.errors import AgentGRPOError, UserError
+from foundation.http_body import BodyRefused, body_of
 from foundation.net import is_own_host
 
-# A client that is still sending would lose our answer in a reset connection: read on up to so many times the limit.
-READ_ON = 8
 GONE = 499  # never sent; as proxies count a client that did not wait for its answer
 RETRY_AFTER_S = 1
 MIN_TOKEN_CHARS = 16
@@ -146,11 +145,11 @@ class Gate:
         if self.token and scope["path"] not in self.open_paths and not self._has_token(scope):
             raise _Refused(401, "a valid bearer token is needed", {"WWW-Authenticate": 'Bearer, Basic realm="token"'})
         try:
-            async with asyncio.timeout(self.body_timeout_s):
-                body = await self._body(receive)
-        except TimeoutError:
-            text = f"the body did not arrive within {self.body_timeout_s:g} s"
-            raise _Refused(408, text, {"Connection": "close"}) from None
+            body = await body_of(receive, most_bytes=self.max_body_bytes, within_s=self.body_timeout_s)
+        except BodyRefused as no:
+            raise _Refused(no.code, str(no), {"Connection": "close"}) from None
+        if body is None:
+            raise _Gone
         self.traffic.accepted += 1
         try:
             await self._serve(scope, body, receive, send)
@@ -167,22 +166,6 @@ class Gate:
         # Digests have one length, so the comparison takes as long for any token as for none.
         is_right = hmac.compare_digest(_digest(token), _digest(self.token.encode()))
         return is_right and (is_basic or scheme.lower() == b"bearer")
-
-    async def _body(self, receive: Receive) -> bytes:
-        body, n_bytes = bytearray(), 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise _Gone
-            chunk = message.get("body", b"")
-            n_bytes += len(chunk)
-            if n_bytes <= self.max_body_bytes:
-                body += chunk
-            elif not message.get("more_body") or n_bytes > READ_ON * self.max_body_bytes:
-                text = f"the body is larger than {self.max_body_bytes} bytes; send smaller batches"
-                raise _Refused(413, text)
-            if not message.get("more_body"):
-                return bytes(body)
 
     async def _serve(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Let the application answer; stop it when the client goes away, so that nobody waits for its items."""

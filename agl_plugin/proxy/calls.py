@@ -46,6 +46,7 @@ from agl_plugin.proxy.spans import WEIGHTS
 from agl_plugin.proxy.tokens import Packer
 from foundation.chat_request import NotAllowed, allowed
 from foundation.errors import AgentGRPOError
+from foundation.http_body import BodyRefused, body_of
 
 logger = logging.getLogger(__name__)
 
@@ -337,29 +338,14 @@ def whole_reply(request: Request, answer: Json) -> tuple[Response, Json]:
 
 
 async def body_in_time(receive: Receive) -> bytes:
-    """A request's body, within BODY_S. Raises CallError."""
+    """A request's body. Raises CallError."""
     try:
-        async with asyncio.timeout(BODY_S):
-            return await body_of(receive)
-    except TimeoutError as exc:
-        raise CallError(408, f"the request's body did not come within {BODY_S:.0f} s: send it again") from exc
-
-
-async def body_of(receive: Receive) -> bytes:
-    """A request's body; of one that is too long nothing is kept. Raises CallError."""
-    body, size, more = bytearray(), 0, True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise CallError(400, "the request ended before its body")
-        size += len(message.get("body", b""))
-        body += message.get("body", b"")
-        if size > MAX_BODY_BYTES:
-            body.clear()
-        more = message.get("more_body", False)
-    if size > MAX_BODY_BYTES:
-        raise CallError(413, f"the request's body has {size} bytes, more than {MAX_BODY_BYTES}: send shorter messages")
-    return bytes(body)
+        body = await body_of(receive, most_bytes=MAX_BODY_BYTES, within_s=BODY_S)
+    except BodyRefused as no:
+        raise CallError(no.code, str(no)) from no
+    if body is None:
+        raise CallError(400, "the request ended before its body")
+    return body
 
 
 def requested(body: bytes) -> Json:

@@ -1,14 +1,15 @@
 """agent-lightning's store server, with the token and with requests that can be sent again.
 
 A body that could be stored and never be sent (a lone surrogate, 200 levels) is refused with 400, so that no reader of
-the store meets it; so is what the store refuses, in a few words: a traceback of it is neither sent nor logged.
+the store meets it; so is what the store refuses, in a few words: a traceback of it is neither sent nor logged. A body
+has at most MOST_BODY_BYTES, unpacked too, and BODY_S to come.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+import zlib
 from copy import copy
 from typing import Any
 
@@ -17,39 +18,65 @@ from agentlightning.store.client_server import LightningStoreServer
 from agentlightning.utils.server_launcher import LaunchMode, PythonServerLauncherArgs
 from fastapi.exceptions import RequestValidationError, ResponseValidationError
 from pydantic_core import from_json
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from agl_plugin.patches.launcher import Launcher
 from agl_plugin.store.client import StoreClient
 from agl_plugin.store.request_key import Keyed
+from foundation.http_body import BodyRefused, body_of, too_large
 from foundation.store_token import Guarded, check_host, token
 
 MOST_CHARS = 300  # of an error's text
+MOST_BODY_BYTES = 128 * 2**20  # four of the gateway's longest requests, as a span holds them
+BODY_S = 60.0
+GZIP = (b"content-encoding", b"gzip")
 
 
 class Sendable:
-    """An ASGI application that gets no JSON which could not be sent again."""
+    """An ASGI application that gets whole bodies, unpacked, of a bounded size, and no JSON that could not be sent
+    again."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """ASGI."""
-        if scope["type"] != "http" or not scope["path"].startswith("/v1/agl/"):
+        if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        with suppress(ClientDisconnect):
-            body = await Request(scope, receive).body()
-            sent = iter([{"type": "http.request", "body": body}])
-            try:
+        try:
+            if (body := await body_of(receive, most_bytes=MOST_BODY_BYTES, within_s=BODY_S)) is None:
+                return None
+            if scope["path"].startswith("/v1/agl/"):
                 from_json(body or b"null")
-            except ValueError as exc:
-                return await refusal(400, f"the body is no JSON that can be stored: {exc}")(scope, receive, send)
+            elif GZIP in scope["headers"]:
+                body = unpacked(body)
+                scope = {**scope, "headers": [header for header in scope["headers"] if header != GZIP]}
+        except BodyRefused as no:
+            return await refusal(no.code, str(no))(scope, receive, send)
+        except ValueError as exc:
+            return await refusal(400, f"the body is no JSON that can be stored: {exc}")(scope, receive, send)
+        except zlib.error as exc:
+            return await refusal(400, f"the body is not packed as gzip packs, as its head says: {exc}")(
+                scope, receive, send
+            )
+        sent = iter([{"type": "http.request", "body": body}])
 
-            async def replay() -> Any:
-                return next(sent, None) or await receive()
+        async def replay() -> Any:
+            return next(sent, None) or await receive()
 
-            await self._app(scope, replay, send)
+        await self._app(scope, replay, send)
+
+
+def unpacked(body: bytes) -> bytes:
+    """What gzip packed, as long as a body may be. Raises BodyRefused, and zlib.error."""
+    reader = zlib.decompressobj(wbits=31)
+    whole = reader.decompress(body, MOST_BODY_BYTES + 1)
+    if len(whole) > MOST_BODY_BYTES:
+        raise too_large(len(whole), MOST_BODY_BYTES, more=True)
+    if not reader.eof or reader.unused_data:
+        raise zlib.error("it has no end, or goes on after it")
+    return whole
 
 
 def refusal(status: int, detail: object) -> Response:
@@ -82,7 +109,8 @@ class StoreServer(LightningStoreServer):
         assert self.app is not None
         self.server_launcher = Launcher(self.app, place)
         self.app.add_exception_handler(RequestValidationError, of_no_form)
-        for kind in (ValueError, ResponseValidationError):  # the latter: there is no such rollout
+        # The second: a number that no column holds; the third: there is no such rollout.
+        for kind in (ValueError, OverflowError, ResponseValidationError):
             self.app.add_exception_handler(kind, refused)
         self.app.add_middleware(Sendable)
         self.app.add_middleware(Keyed)

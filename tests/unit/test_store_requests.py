@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import pickle
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -213,6 +214,7 @@ SPAN |= {"events": [], "links": [], "context": None, "parent": None, "resource":
         ("rollouts", f'{{"input": {"9" * 5_000}}}', 400),
         ("spans", json.dumps(SPAN), 400),
         ("rollouts", '{"input": NaN, "mode": "train"}', 201),
+        ("queues/rollouts/dequeue", f'{{"limit": {10**30}}}', 400),
     ],
 )
 async def test_no_body_breaks_the_store_or_its_readers(
@@ -225,3 +227,57 @@ async def test_no_body_breaks_the_store_or_its_readers(
         assert answer.status_code == status and len(answer.content) < 1_000, answer.text[:999]
         assert (await client.get("/rollouts")).status_code == 200
         assert (await client.get("/rollouts/none")).status_code == 400
+
+
+TRACES = {"Content-Type": "application/x-protobuf"}
+PACKED = {**TRACES, "Content-Encoding": "gzip"}
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "body", "status"),
+    [
+        ("agl/rollouts", {"Content-Type": "application/json"}, b'{"input": "%s"}' % (b"x" * 2000), 413),
+        ("agl/rollouts", {"Content-Type": "application/json"}, b'{"input": "%s"}' % (b"x" * 20_000), 413),
+        ("traces", TRACES, b"x" * 2000, 413),
+        ("traces", PACKED, gzip.compress(b" " * 100_000), 413),
+        ("traces", PACKED, b"x", 400),
+        ("traces", PACKED, gzip.compress(b"")[:-1], 400),
+        ("traces", PACKED, gzip.compress(b""), 200),
+    ],
+)
+async def test_a_body_has_a_limit_and_is_told_it(
+    store: SqliteLightningStore,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    headers: dict[str, str],
+    body: bytes,
+    status: int,
+) -> None:
+    """Packed or not, over a real socket; its neighbours are answered."""
+    monkeypatch.setattr("agl_plugin.store.server.MOST_BODY_BYTES", 1000)
+    server = StoreServer(store, host="127.0.0.1", port=free_port())
+    await server.start()
+    try:
+        async with httpx.AsyncClient(base_url=f"{server.endpoint}/v1") as client:
+            answer = await client.post(path, content=body, headers=headers)
+            assert answer.status_code == status, answer.text
+            if status != 200:
+                told = answer.json()["detail"]
+                assert status == 400 or ("1000 bytes" in told and "send less" in told)
+            assert (await client.get("agl/rollouts")).status_code == 200
+    finally:
+        await server.stop()
+
+
+async def test_a_body_that_does_not_come_is_408(store: SqliteLightningStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agl_plugin.store.server.BODY_S", 0.2)
+    server = StoreServer(store, host="127.0.0.1", port=free_port())
+    await server.start()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(server.endpoint.rpartition(":")[2]))
+        writer.write(b"POST /v1/agl/rollouts HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
+        async with asyncio.timeout(10):
+            assert b" 408 " in await reader.readline()
+        writer.close()
+    finally:
+        await server.stop()
