@@ -18,11 +18,9 @@ from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from reward_client.chain import AGAIN, Chain
 from reward_client.client import ChatReply, JudgeBadRequest
-from reward_client.errors import JudgeFault, JudgeFolderFault, JudgeUnparsable, JudgeUnreachable
+from reward_client.errors import JudgeFault, JudgeUnparsable, JudgeUnreachable
 from reward_client.gates import why_zero
 from reward_client.ledger import Ledger, Spending
 from reward_client.parsing import COMPARISON, RANKING, VERDICT, GroupReply, ReplyForm, overall, ranking_of
@@ -198,7 +196,8 @@ class LLMJudge:
         more_tokens: int = 0,
         again: tuple[type[JudgeFault], ...] = AGAIN,
     ) -> tuple[M, ChatReply]:
-        """What the reply says, and the reply: from the cache where any of the endpoints was asked the same before."""
+        """What the reply says, and the reply: from the cache where any of the endpoints was asked the same before, and
+        what it said then is still read."""
         keys = {endpoint.id: self._key(endpoint, form, blocks) for endpoint in self.endpoints}
         usage = Usage(cache_hits=1)
 
@@ -209,14 +208,12 @@ class LLMJudge:
             usage = reply.usage
             return keys[endpoint.id], reply.model_dump(exclude={"usage"})
 
-        kept = await self._ledger.once(list(keys.values()), compute)
-        try:
-            reply = ChatReply.model_validate(kept).model_copy(update={"usage": usage})
+        def read(kept: Any) -> tuple[M, ChatReply]:
+            reply = ChatReply.model_validate(kept)
             return form.parse(reply.text), reply
-        except (ValidationError, JudgeUnparsable):
-            raise JudgeFolderFault(
-                f"judge folder {self._ledger.folder}: holds a verdict that breaks the rules; delete the folder"
-            ) from None
+
+        said, reply = await self._ledger.once(list(keys.values()), read, compute)
+        return said, reply.model_copy(update={"usage": usage})
 
     def _key(self, endpoint: JudgeEndpoint, form: ReplyForm[Any], blocks: Mapping[str, str]) -> str:
         parts = [str(endpoint), FORMAT, form.name, self._rubrics[form.name], blocks]

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reward_client.errors import JudgeBudgetSpent, JudgeFault, JudgeFolderFault
+from reward_client.errors import JudgeBudgetSpent, JudgeFault, JudgeFolderFault, JudgeUnparsable
 from reward_client.schema import Budget, Usage
 
 FILE = "judge.db"
@@ -96,16 +96,20 @@ class Ledger:
             yield (tree := self.get(key) or {})
             self.put(key, tree)
 
-    async def once(
-        self, keys: Sequence[str], compute: Callable[[], Awaitable[tuple[str, dict[str, Any]]]]
-    ) -> dict[str, Any]:
-        """The value under the first of `keys` that has one, else what `compute` gives, stored under the key it names.
+    async def once[T](
+        self,
+        keys: Sequence[str],
+        read: Callable[[Any], T],
+        compute: Callable[[], Awaitable[tuple[str, dict[str, Any]]]],
+    ) -> T:
+        """What `read` makes of the value under the first of `keys` that has one which it takes, else of what `compute`
+        gives, stored under the key it names. `read` raises ValueError or JudgeUnparsable for what it does not take.
 
         Whoever asks for the same first key meanwhile, in the same event loop, waits and gets the same value or fault.
         """
         name = (asyncio.get_running_loop(), self.folder, keys[0])
         if is_first := name not in _asks:
-            _asks[name] = asyncio.ensure_future(self._found_or_computed(keys, compute))
+            _asks[name] = asyncio.ensure_future(self._found_or_computed(keys, read, compute))
             _asks[name].add_done_callback(lambda ask: (_asks.pop(name), ask.cancelled() or ask.exception()))
         try:
             return await asyncio.shield(_asks[name])
@@ -114,15 +118,19 @@ class Ledger:
                 raise
             raise type(fault)(str(fault)) from None  # what it cost is told once
 
-    async def _found_or_computed(
-        self, keys: Sequence[str], compute: Callable[[], Awaitable[tuple[str, dict[str, Any]]]]
-    ) -> dict[str, Any]:
+    async def _found_or_computed[T](
+        self,
+        keys: Sequence[str],
+        read: Callable[[Any], T],
+        compute: Callable[[], Awaitable[tuple[str, dict[str, Any]]]],
+    ) -> T:
         for key in keys:
             if (value := self.get(f"value:{key}")) is not None:
-                return value
+                with contextlib.suppress(ValueError, JudgeUnparsable):
+                    return read(value)
         key, value = await compute()
         self.put(f"value:{key}", value)
-        return value
+        return read(value)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from reward_client.parsing import WEIGHTS, inert
 from reward_client.schema import JudgeItem
 
 PROMPTS = Path(__file__).resolve().parent / "prompts"
-# Raise it when the layout of the user message changes, or what parsing.py reads: replies that were cached before do not
-# count.
+# Raise it when the layout of the user message changes: replies that were cached before do not count. Those that
+# parsing.py does not read any more are asked for anew without that.
 FORMAT = 4
 GRADED = "QUESTION, REFERENCE, EVIDENCE and ANSWER"
 MAX_ANSWER_CHARS = 8000

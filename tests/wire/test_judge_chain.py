@@ -471,13 +471,23 @@ def test_a_folder_that_cannot_be_used_is_a_fault(tmp_path: Path) -> None:
         assert not server.requests
 
 
-@pytest.mark.parametrize("kept", ["[]", '{"criteria": {"accuracy": 7}}', '{"verdict": 1}', "1"])
-def test_a_verdict_in_the_folder_that_is_none_is_a_fault(tmp_path: Path, kept: str) -> None:
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "[]",
+        '{"criteria": {"accuracy": 7}}',
+        '{"verdict": 1}',
+        "1",
+        json.dumps({"text": "A reply that was read once: {}", "model": "m", "finish_reason": "stop"}),
+    ],
+)
+def test_a_kept_reply_that_is_not_read_any_more_is_asked_for_anew_and_counted(tmp_path: Path, kept: str) -> None:
     with openai_server(lambda _: GOOD) as server:
         judge = make([server.base_url], folder=tmp_path)
-        grade(judge)
+        (first,) = grade(judge)
         with sqlite3.connect(tmp_path / "judge.db") as db:
             db.execute("UPDATE kept SET value = ? WHERE key LIKE 'value:%'", [kept])
         db.close()
-        with pytest.raises(JudgeFolderFault, match="delete the folder"):
-            grade(judge)
+        again, after = (grade(judge)[0] for _ in range(2))
+        assert len(server.requests) == 2 and again.overall == after.overall == first.overall
+        assert (again.usage.calls, again.cached, after.usage.calls, after.cached) == (1, False, 0, True)
