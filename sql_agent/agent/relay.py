@@ -37,6 +37,7 @@ from aiohttp import (
 
 from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed
+from foundation.http_local import application, listening, refusal
 from foundation.net import is_loopback
 from sql_agent.agent.endpoint import CONNECT_PAUSES_S, LLMEndpoint, is_overflow
 from sql_agent.agent.told import Told, ToldStream
@@ -46,7 +47,6 @@ from sql_agent.errors import EpisodeFault, Fault, LLMFault
 from sql_agent.records import StopReason
 
 END = b"[DONE]"  # of a stream
-MAX_BODY_BYTES = 32 << 20
 # Addresses of agent-lightning 1.0.
 AGL_MODEL = "/proxy/rollout/{token}/attempt/{attempt}/mode/{mode}/openai"
 AGL_EVENTS = "/api/rollouts/{token}/attempt/{attempt}/events"
@@ -100,7 +100,7 @@ class Relay:
         self._port = int(self._worker.submit(self._start()).result(30))
 
     async def _start(self) -> int:
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app = application()
         for prefix in ("/{token}", "/{token}/agent/{agent}", AGL_MODEL):
             app.router.add_post(prefix + "/v1/chat/completions", self._complete)
             app.router.add_get(prefix + "/v1/models", self._models)
@@ -115,10 +115,8 @@ class Relay:
             )
             for loopback in (True, False)
         }
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return self._runner.addresses[0][1]
+        self._runner, port = await listening(app, handler_cancellation=True)
+        return port
 
     def open(self, session: Session) -> str:
         """Begin a session; the address of its agent, ending in /v1."""
@@ -150,7 +148,7 @@ class Relay:
     def _session(self, request: web.Request) -> Session:
         if session := self._sessions.get(request.match_info["token"]):
             return session
-        raise web.HTTPNotFound(text=_refusal(404, "this episode has ended").text, content_type="application/json")
+        raise web.HTTPNotFound(text="this episode has ended")
 
     async def _models(self, request: web.Request) -> web.Response:
         session = self._session(request)
@@ -161,44 +159,44 @@ class Relay:
         session = self._session(request)
         tool = session.tools.get(request.match_info["name"])
         try:
-            arguments = str((await request.json())["arguments"])
+            arguments = str(json.loads(await request.read())["arguments"])
         except (ValueError, RecursionError, LookupError, TypeError) as exc:
-            return _refusal(400, f'send {{"arguments": "JSON as the model wrote it"}}: {exc!r:.200}')
+            return refusal(400, f'send {{"arguments": "JSON as the model wrote it"}}: {exc!r:.200}')
         if tool is None:
             name, names = request.match_info["name"], ", ".join(session.tools) or "none"
-            return _refusal(404, f"there is no tool {name!r}; this episode has: {names}")
+            return refusal(404, f"there is no tool {name!r}; this episode has: {names}")
         try:
             return web.json_response({"text": await tool.invoke(session.context, arguments)})
         except Fault as fault:  # it stands in the context too
-            return _refusal(500, str(fault))
+            return refusal(500, str(fault))
 
     async def _event(self, request: web.Request) -> web.Response:
         """An event of agent-lightning 1.0: a reward counts, the last one; others are taken and left."""
         session = self._session(request)
         try:
-            body = await request.json()
+            body = json.loads(await request.read())
             kind, data = body["event_type"], body.get("data") or {}
             if kind == "reward":
                 session.rewarded(data["value"])
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as exc:
-            return _refusal(422, f"an event is {{event_type, data}}, of a reward {{value}}: {exc!r:.200}")
+            return refusal(422, f"an event is {{event_type, data}}, of a reward {{value}}: {exc!r:.200}")
         ids = {"rollout_id": session.token, "attempt_id": request.match_info["attempt"]}
         return web.json_response({"event_type": kind, "data": data, "timestamp": time.time(), **ids})
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         session = self._session(request)
         try:
-            body = await request.json()
+            body = json.loads(await request.read())
             body = body if isinstance(body, dict) else {}
             said = session.told.history(body.get("messages"))
             payload = session.llm.request({**body, "messages": said})
         except (ValueError, RecursionError):
-            return _refusal(400, "the body must be a JSON object")
+            return refusal(400, "the body must be a JSON object")
         except NotAllowed as exc:
             return web.json_response(exc.body, status=400)
         if session.n_begun >= session.max_turns:
             session.stop = "max_turns"
-            return _refusal(400, f"agent.max_turns = {session.max_turns} LLM calls were made: give the answer now")
+            return refusal(400, f"agent.max_turns = {session.max_turns} LLM calls were made: give the answer now")
         session.n_begun += 1
         agent = request.match_info.get("agent", "")
         trained = not session.match or re.fullmatch(session.match, agent) is not None
@@ -208,7 +206,7 @@ class Relay:
             return await self._forward(request, session, base, payload, call)
         except (ClientError, TimeoutError) as exc:
             session.fault = LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}")
-            return _refusal(502, str(session.fault))
+            return refusal(502, str(session.fault))
 
     async def _forward(
         self, request: web.Request, session: Session, base: str, body: dict[str, Any], call: _Call
@@ -265,10 +263,6 @@ async def _when_connected(request: ClientRequest, send: ClientHandlerType) -> Cl
         except ClientConnectorError:
             await asyncio.sleep(pause_s)
     return await send(request)
-
-
-def _refusal(status: int, text: str) -> web.Response:
-    return web.json_response({"error": {"message": text, "type": "relay", "code": str(status)}}, status=status)
 
 
 async def _lines(upstream: Any) -> AsyncIterator[bytes]:

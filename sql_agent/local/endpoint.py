@@ -29,13 +29,13 @@ from agl_plugin.proxy.answers import as_stream
 from agl_plugin.update.rows import Turn
 from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed, allowed
+from foundation.http_local import application, listening, refusal
 from foundation.marks import tokenizer_marks
 from sql_agent.agent.endpoint import Drawn, LLMEndpoint
 from sql_agent.tuning.chats import Unusable, plain_message
 
 MODEL = "policy"
 QUIET_S = 0.02  # without those that stay away, calls that come within this time of each other are answered together
-MAX_BODY_BYTES = 32 << 20
 CALL_BEGINS = "<tool_call>"
 TOOL_CALL = re.compile(r"<tool_call>(.*?)</tool_call>|<tool_call>(.*)", re.DOTALL)
 
@@ -92,14 +92,12 @@ class PolicyEndpoint:
         return self
 
     async def _start(self) -> str:
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app = application()
         app.router.add_post("/rollout/{rollout}/v1/chat/completions", self._complete)
         app.router.add_post("/rollout/{rollout}/{untrained:untrained}/v1/chat/completions", self._complete)
         # Who still waits at the end gets no answer any more: the thread that samples has left.
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._runner, port = await listening(app, shutdown_timeout=0.1)
+        return f"http://127.0.0.1:{port}"
 
     def __exit__(self, *_exc: object) -> None:
         self.worker.submit(self._runner.cleanup()).result(30)
@@ -154,12 +152,14 @@ class PolicyEndpoint:
         except NotAllowed as exc:
             return web.json_response(exc.body, status=400)
         except (ValueError, RecursionError, KeyError, TypeError, Unusable, TemplateError) as exc:
-            return _refusal(f"not a chat completion that can be answered: {type(exc).__name__}: {exc}")
+            return refusal(400, f"not a chat completion that can be answered: {type(exc).__name__}: {exc}")
         if wanted.get("model", MODEL) != MODEL:
-            return _refusal(f"model {wanted['model']!r}: there is {MODEL} here")
+            return refusal(400, f"model {wanted['model']!r}: there is {MODEL} here")
         room = self._context - len(prompt)
         if room < 1:
-            return _refusal(f"maximum context length is {self._context} tokens, and the messages have {len(prompt)}")
+            return refusal(
+                400, f"maximum context length is {self._context} tokens, and the messages have {len(prompt)}"
+            )
         limit = min(room, wanted.get("max_tokens", self._max_tokens), self._max_tokens)
         names = ("top_p", "top_k", "presence_penalty", "frequency_penalty")
         asked = {name: wanted[name] for name in names if name in wanted}
@@ -169,7 +169,7 @@ class PolicyEndpoint:
         call = Call(rollout, prompt, limit, sampling, seed, asyncio.get_running_loop().create_future(), trained)
         with self._lock:
             if rollout not in self._playing:
-                return _refusal(f"rollout {rollout!r} does not play: it is over, or never began", status=410)
+                return refusal(410, f"rollout {rollout!r} does not play: it is over, or never began")
             self._waiting.append(call)
             self._last_s = time.monotonic()
         completion = self._completion(call, wanted, await call.answer)
@@ -227,10 +227,6 @@ class PolicyEndpoint:
         )
         text = self._text(ids[:n])
         return ids[:n], text[: min(text.find(ending) for ending in stops if ending in text)], True
-
-
-def _refusal(text: str, *, status: int = 400) -> web.Response:
-    return web.json_response({"error": {"message": text, "type": "invalid_request_error"}}, status=status)
 
 
 def message_of(text: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -68,6 +69,12 @@ class NoReply(AgentGRPOError):
         """As it is sent."""
         headers = {"Retry-After": str(RETRY_AFTER_S)} if self.code in (429, 503, 504) else {}
         return JSONResponse(self.body, status_code=self.code, headers=headers)
+
+
+async def _no_route(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, HTTPException)
+    text = f"{request.method} {request.url.path[:80]}: {exc.detail}; there are {', '.join(sorted(PATHS))}"
+    return JSONResponse(NoReply(exc.status_code, text, INVALID).body, exc.status_code, exc.headers)
 
 
 def _parsed[T: BaseModel](kind: type[T], body: bytes) -> T:
@@ -121,7 +128,7 @@ class AgentApi:
             Route("/v1/responses", self._responses, methods=["POST"]),
             Route("/v1/feedback", self._feedback, methods=["POST"]),
         ]
-        return Starlette(routes=routes, middleware=[gate])
+        return Starlette(routes=routes, middleware=[gate], exception_handlers={HTTPException: _no_route})
 
     async def _health(self, _: Request) -> Response:
         return JSONResponse({"status": "ok"})

@@ -201,6 +201,14 @@ def test_hostile_bodies_are_refused(tmp_path: Path, body: bytes, status: int, na
         assert reply.status_code == status and named in reply.text
 
 
+def test_what_is_not_there_is_told_in_the_form_of_errors_with_what_is(tmp_path: Path) -> None:
+    with served(tmp_path) as url:
+        for method, path, status in [("GET", "/v1/chat/completions", 405), ("POST", "/v1/completions", 404)]:
+            reply = httpx.request(method, url + path, headers={"Authorization": f"Bearer {TOKEN}"})
+            error = reply.json()["error"]
+            assert reply.status_code == error["code"] == status and "/v1/responses" in error["message"]
+
+
 @pytest.mark.long
 def test_more_conversations_than_allowed_are_refused_and_those_that_end_make_room(tmp_path: Path) -> None:
     async def statuses(url: str) -> list[int]:

@@ -1,0 +1,44 @@
+"""The small servers on 127.0.0.1 that an episode's calls go to: what holds for each of them, with aiohttp.
+
+Guarantees: a path, a method or a size that is refused is told in the form of OpenAI's errors; a body counts as it came,
+packed ones too, which are no JSON then; what is no HTTP leaves no traceback in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.typedefs import Handler
+
+logger = logging.getLogger(__name__)
+logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
+MAX_BODY_BYTES = 32 << 20
+
+
+def application() -> web.Application:
+    """One without routes."""
+    return web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_in_json])
+
+
+async def listening(app: web.Application, **options: Any) -> tuple[web.AppRunner, int]:
+    """What ends it, and its port."""
+    runner = web.AppRunner(app, access_log=None, logger=logger, auto_decompress=False, **options)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    return runner, runner.addresses[0][1]
+
+
+def refusal(status: int, text: str, *, kind: str = "invalid_request_error") -> web.Response:
+    """An error as OpenAI words it."""
+    return web.json_response({"error": {"message": text, "type": kind, "code": str(status)}}, status=status)
+
+
+@web.middleware
+async def _in_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as no:
+        return refusal(no.status, no.text or no.reason)
