@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from agentlightning.utils.server_launcher import PythonServerLauncherArgs
+from websockets.asyncio.client import connect
 
 from agl_plugin.patches.launcher import Launcher
 from foundation import http_connection
@@ -127,3 +128,29 @@ async def test_a_head_that_does_not_come_is_cut_off(port: int, monkeypatch: pyte
     for parts in [[b""], [HEAD], [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", HEAD]]:
         assert (await told(port, *parts)).count(b"HTTP/1.1 ") == len(parts) - 1
     assert b"200 OK" in await told(port, CLOSE)
+
+
+async def test_a_websocket_lives_where_the_server_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than a head may take: nothing is owed there."""
+    monkeypatch.setattr(http_connection, "HEAD_S", 0.2)
+
+    async def echo(_scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        said = await receive()
+        await send({"type": "websocket.send", "text": said["text"]})
+        await receive()
+
+    listener = bind("127.0.0.1", 0)
+    config = config_of(echo, ws="auto", lifespan="off", timeout_graceful_shutdown=1)
+    server = HttpServer(config, Traffic())
+    thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
+    thread.start()
+    while not server.started:
+        await asyncio.sleep(0.01)
+    async with connect(f"ws://127.0.0.1:{listener.getsockname()[1]}/", proxy=None) as line:
+        await asyncio.sleep(0.6)
+        await line.send("still there")
+        assert await line.recv() == "still there"
+    server.should_exit = True
+    await asyncio.to_thread(thread.join)
