@@ -8,7 +8,6 @@ by RAY_ADDRESS; loop, gateway and store stay on the machine that starts the run.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import threading
@@ -128,11 +127,9 @@ def train(job: Job, parts: dict[str, Any]) -> None:
     config, daemon, trainer = verl_config(job.verl), job.daemon, job.trainer
     OmegaConf.resolve(config)
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
-    settings = {"verl": job.verl, "rules": dataclasses.asdict(trainer.update), "versions": versions()}
+    settings = {"verl": job.verl, "versions": versions(), **trainer.audit_settings}
     if daemon.async_groups:
         settings["max_staleness"] = daemon.max_staleness
-    if trainer.from_store:
-        settings["from_store"] = trainer.from_store
     with AuditLog(job.run_dir, settings=settings) if job.audit else nullcontext() as log:
         run = GrpoTrainer(
             config,

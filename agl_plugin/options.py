@@ -5,8 +5,8 @@ Light to import: nothing of the stack is loaded here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from agl_plugin.run.curriculum import CurriculumRules
@@ -50,6 +50,7 @@ class TrainerOptions:
     """What is done to a batch before verl's update, what is watched, which checkpoints stay, and what is asked next.
 
     `from_store`: the facts of the run whose stored rollouts are learned from (agl_plugin.audit.stored); {} for none.
+    `goes_on_from`: the checkpoints that the run goes back to, the nearest first: {run, step, changed}.
     """
 
     update: UpdateRules
@@ -57,3 +58,10 @@ class TrainerOptions:
     keep: KeepRules
     curriculum: CurriculumRules | None = None
     from_store: Mapping[str, Any] = field(default_factory=dict)
+    goes_on_from: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def audit_settings(self) -> dict[str, Any]:
+        """What an audit keeps of these, as far as there is any."""
+        settings = {"rules": asdict(self.update), "from_store": self.from_store, "goes_on_from": self.goes_on_from}
+        return {name: value for name, value in settings.items() if value}

@@ -93,7 +93,10 @@ def _ledger(connection: sqlite3.Connection, checked: Checked) -> None:
 
 def _content(connection: sqlite3.Connection, checked: Checked, *, folder: Path) -> None:
     (run,) = connection.execute("SELECT * FROM run").fetchall()
-    settings = Settings.of(json.loads(run["settings"]))
+    kept = json.loads(run["settings"])
+    settings = Settings.of(kept)
+    if older := kept.get("goes_on_from"):
+        checked.notes.append(f"goes on from {', before that '.join(f'{one["run"]}@{one["step"]}' for one in older)}")
     steps = [row[0] for row in connection.execute("SELECT DISTINCT step FROM rollout WHERE mode = 'train' ORDER BY 1")]
     for step in steps:
         Step(connection, settings, checked, step).check()

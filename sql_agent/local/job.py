@@ -73,7 +73,7 @@ def _fit(plan: GrpoPlan) -> None:
     limits, tokenizer = Limits(rollout.max_prompt_tokens, rollout.row_response_tokens), policy.tokenizer
     endpoint = PolicyEndpoint(tokenizer, context_tokens=rollout.context_tokens, max_tokens=rollout.max_response_tokens)
     source = plan.trainer.from_store
-    settings = settings_of(rules, overrides, source)
+    settings = settings_of(plan.trainer, overrides)
     audited = AuditLog(run_dir, settings=settings) if config.logging.audit else nullcontext()
     with (
         audited as log,

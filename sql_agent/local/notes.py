@@ -7,7 +7,6 @@ verl.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import time
 from collections import Counter
@@ -28,6 +27,7 @@ from agl_plugin.audit.facts import (
     update_rows,
 )
 from agl_plugin.audit.log import AuditLog
+from agl_plugin.options import TrainerOptions
 from agl_plugin.run.health import Health
 from agl_plugin.run.resampling import Places, is_flat
 from agl_plugin.run.statistics import of_rollouts, reward_by_agent
@@ -35,7 +35,7 @@ from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.run.tracking import tracking_of
 from agl_plugin.update.batch import Batch
 from agl_plugin.update.rows import Limits
-from agl_plugin.update.rules import Updated, UpdateRules
+from agl_plugin.update.rules import Updated
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
@@ -141,12 +141,9 @@ class Notes:
         self._began_s = now
 
 
-def settings_of(
-    rules: UpdateRules, overrides: Mapping[str, Any], from_store: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def settings_of(options: TrainerOptions, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """What the rows of a run follow from, in the words of the audit; `overrides` are verl's."""
-    settings = {"verl": overrides, "rules": dataclasses.asdict(rules), "versions": versions(), "trainer": MADE_BY}
-    return settings | ({"from_store": from_store} if from_store else {})
+    return {"verl": overrides, "versions": versions(), "trainer": MADE_BY, **options.audit_settings}
 
 
 def statistics_of(played: Sequence[Played]) -> dict[str, float]:

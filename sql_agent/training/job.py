@@ -68,7 +68,7 @@ class GrpoPlan(Plan):
             "method": self.method,
             "judge": self.scoring.judge_name,
             "probe": [field.model_dump() for field in self.probed],
-            "goes_on_from": ancestors(self.config.model_dump(mode="json")),
+            "goes_on_from": self.trainer.goes_on_from,
             "data": {
                 "train": self._stored or facts_of(data.training, self.train),
                 "val": facts_of(data.validation, self.val),
@@ -183,6 +183,7 @@ def prepare(
             keep=keep_rules(config.trainer),
             curriculum=curriculum_rules(config.data.curriculum),
             from_store=source,
+            goes_on_from=ancestors(config.model_dump(mode="json")),
         ),
         probed=paying,
     )

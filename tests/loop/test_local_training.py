@@ -182,6 +182,8 @@ def test_one_seed_is_one_run_and_a_resume_equals_no_stop(run: Path, tmp_path: Pa
     status, forked = run_local(faster, Console(quiet=True))
     rates = [row["actor/lr"] for row in read_lines(forked / "metrics.jsonl") if row["kind"] == "train"]
     assert status == 0 and rates == [2e-4] and config_of(tmp_path, two).optim.lr != 2e-4
+    checked = verify(forked)
+    assert checked.problems == [] and f"goes on from {run.name}@1" in checked.notes
 
 
 @pytest.mark.slow

@@ -114,6 +114,14 @@ def test_a_run_verifies_at_both_levels(made: Path, tmp_path: Path) -> None:
         assert found.counts["updates"] == 3 and found.counts["rows"] >= 3 * 10
 
 
+def test_the_audit_of_a_fork_says_what_it_goes_on_from(run: Path) -> None:
+    older = ({"run": "b", "step": 36, "changed": {"optim.lr": [1e-6, 2e-6]}}, {"run": "a", "step": 2, "changed": {}})
+    (first,) = rows(run, "SELECT settings FROM run")
+    change(run, "UPDATE run SET settings = ?", json.dumps({**json.loads(first["settings"]), "goes_on_from": older}))
+    found = verify(run)
+    assert found.problems == [] and found.notes == ["goes on from b@36, before that a@2"]
+
+
 def test_the_step_of_an_entry_is_hashed(run: Path) -> None:
     (run / run_folder.AUDIT_SEAL).unlink()
     with closing(sqlite3.connect(run / run_folder.AUDIT)) as connection, connection:
