@@ -380,7 +380,7 @@ def test_keys_of_the_update_are_obeyed(tmp_path: Path) -> None:
     )  # warms up in two steps
     assert not first["actor/weights_changed_share"] and second["actor/weights_changed_share"] > 0
     n_updates = 2 * (2 - second["actor/updates_without_signal"])  # epochs x mini-batches
-    assert second["actor/updates"] == n_updates and second["actor/kl_coef"] == 0.02
+    assert second["actor/updates"] == n_updates and second["actor/kl_coef"] == pytest.approx(0.02)
     assert second["actor/kl_to_start"] >= 0 and second["sampler/effective_sample_share"] <= 1 + 1e-6
     assert second["batch/rows"] == second["batch/calls"] > second["batch/rollouts"]
     replaced = first["rollout/replaced_groups"], second["rollout/replaced_groups"]
