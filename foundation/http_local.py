@@ -31,8 +31,9 @@ async def listening(app: web.Application, **options: Any) -> tuple[web.AppRunner
     return runner, runner.addresses[0][1]
 
 
-def refusal(status: int, text: str, *, kind: str = "invalid_request_error") -> web.Response:
+def refusal(status: int, text: str) -> web.Response:
     """An error as OpenAI words it."""
+    kind = "server_error" if status >= 500 else "invalid_request_error"
     return web.json_response({"error": {"message": text, "type": kind, "code": str(status)}}, status=status)
 
 

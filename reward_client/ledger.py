@@ -107,9 +107,19 @@ class Ledger:
 
         Whoever asks for the same first key meanwhile, in the same event loop, waits and gets the same value or fault.
         """
+
+        async def find_or_compute() -> T:
+            for key in keys:
+                if (value := self.get(f"value:{key}")) is not None:
+                    with contextlib.suppress(ValueError, JudgeUnparsable):
+                        return read(value)
+            key, value = await compute()
+            self.put(f"value:{key}", value)
+            return read(value)
+
         name = (asyncio.get_running_loop(), self.folder, keys[0])
         if is_first := name not in _asks:
-            _asks[name] = asyncio.ensure_future(self._found_or_computed(keys, read, compute))
+            _asks[name] = asyncio.ensure_future(find_or_compute())
             _asks[name].add_done_callback(lambda ask: (_asks.pop(name), ask.cancelled() or ask.exception()))
         try:
             return await asyncio.shield(_asks[name])
@@ -117,20 +127,6 @@ class Ledger:
             if is_first:
                 raise
             raise type(fault)(str(fault)) from None  # what it cost is told once
-
-    async def _found_or_computed[T](
-        self,
-        keys: Sequence[str],
-        read: Callable[[Any], T],
-        compute: Callable[[], Awaitable[tuple[str, dict[str, Any]]]],
-    ) -> T:
-        for key in keys:
-            if (value := self.get(f"value:{key}")) is not None:
-                with contextlib.suppress(ValueError, JudgeUnparsable):
-                    return read(value)
-        key, value = await compute()
-        self.put(f"value:{key}", value)
-        return read(value)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from agentlightning.store.base import LightningStore
 from agentlightning.types import LLM, ProxyLLM
 from agentlightning.utils.server_launcher import LaunchMode, PythonServerLauncherArgs
 
-from agl_plugin.patches.launcher import Launcher
+from agl_plugin.launcher import Launcher
 from agl_plugin.proxy.calls import Address, Calls
 from agl_plugin.proxy.gate import ALIVE_PATH, Gate
 from foundation.processes import collect_rarely, die_with_parent, open_many_files

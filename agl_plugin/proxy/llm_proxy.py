@@ -18,7 +18,7 @@ from agentlightning.store.base import LightningStore
 from agentlightning.utils.server_launcher import PythonServerLauncherArgs
 from litellm.integrations.custom_logger import CustomLogger
 
-from agl_plugin.patches.launcher import Launcher
+from agl_plugin.launcher import Launcher
 from agl_plugin.proxy.gate import ALIVE_PATH, Gate
 from agl_plugin.proxy.spans import LOG_PROB_REQUEST
 from foundation.processes import die_with_parent

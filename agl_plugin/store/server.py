@@ -21,7 +21,7 @@ from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agl_plugin.patches.launcher import Launcher
+from agl_plugin.launcher import Launcher
 from agl_plugin.store.client import StoreClient
 from agl_plugin.store.request_key import Keyed
 from foundation.http_body import BodyRefused, body_of, too_large

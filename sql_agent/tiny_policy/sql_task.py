@@ -9,7 +9,7 @@ from sql_agent.tiny_policy.tokenizer import SQL_FRAMES
 
 FLAWS = Flaws(wrong_column=0.6, first_fact_only=0.8)
 CODE = ("asking", "corpus", "demos", "sql_task")
-# Four times the usual queries: where a name ends in a wording that was never shown takes long to learn.
+# Eleven times the usual queries: where a name ends in a wording that was never shown takes long to learn.
 SETTINGS = Settings(query_steps=2500)
 ABOUT = f"""The demonstrator is flawed on purpose. It mostly reads the column of general remarks instead of the one
   asked for ({FLAWS.wrong_column:.0%}), and often stops at the first fact ({FLAWS.first_fact_only:.0%}). GRPO is there

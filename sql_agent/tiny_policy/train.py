@@ -48,7 +48,7 @@ class Batch:
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
-    """A Qwen3 of about 1.1M parameters for this tokenizer, wired to copy, else random from torch's generator."""
+    """A Qwen3 of about 1.2M parameters for this tokenizer, wired to copy, else random from torch's generator."""
     config = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=128,

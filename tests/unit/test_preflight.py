@@ -56,6 +56,13 @@ def test_a_whole_model_folder_passes(tmp_path: Path) -> None:
     assert models.model_folder(config.model, tiny=False) == tmp_path / "a"
 
 
+def test_the_tiny_policy_has_a_seed_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sql_agent.tiny_policy.build.ensure_tiny_policy", lambda seed, task: Path(f"/made/{seed}"))
+    config = build_config({"model": {"tiny_seed": 7}, "trainer": {"seed": 3}})
+    assert models.model_folder(config.model, tiny=True) == Path("/made/7")
+    assert models.model_folder(build_config({"trainer": {"seed": 3}}).model, tiny=True) == Path("/made/1")
+
+
 CODE_KEYS = [
     {"auto_map": {"AutoModel": "x.y"}},
     {"vision_config": {"auto_map": {"AutoModel": "owner/name--x.y"}}},

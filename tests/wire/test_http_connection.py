@@ -14,7 +14,7 @@ import pytest
 from agentlightning.utils.server_launcher import PythonServerLauncherArgs
 from websockets.asyncio.client import connect
 
-from agl_plugin.patches.launcher import Launcher
+from agl_plugin.launcher import Launcher
 from foundation import http_connection
 from foundation.http_connection import config_of
 from foundation.http_gate import Traffic
