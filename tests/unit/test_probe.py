@@ -72,7 +72,7 @@ def test_a_scorer_that_pays_everything_alike_is_flat_and_asked_only_on_demand(tm
 
 def test_the_run_says_it_in_its_summary_and_report(context: ScoringContext, tmp_path: Path) -> None:
     fields = [FieldProbe(field=f"field {n}", n=8, honest=1.0, paid={"a constant": n / 10}) for n in (6, 1)]
-    told_of: Any = {"verl": {}, "daemon": None, "trainer": SimpleNamespace(from_store={})}
+    told_of: Any = {"verl": {}, "daemon": None, "trainer": SimpleNamespace(from_store={}, goes_on_from=())}
     plan = GrpoPlan(
         config=TrainConfig(),
         run_dir=tmp_path,
