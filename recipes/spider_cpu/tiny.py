@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recipes.spider_cpu import databases
-from sql_agent.mining import asks, questions, schema, tiny
+from sql_agent.mining import asks, questions, rewording, schema, tiny
 from sql_agent.mining.state import Settled
 from sql_agent.tiny_policy.task import Lesson, Message, Settings, Teacher, TinyTask
 
@@ -58,7 +58,7 @@ TASK = TinyTask(
         Path(__file__).resolve(),
         PROMPT,
         questions.WORDINGS,
-        *(Path(one.__file__ or "") for one in (databases, asks, questions, schema, tiny)),
+        *(Path(one.__file__ or "") for one in (databases, asks, questions, rewording, schema, tiny)),
     ],
     shipped=HERE / "shipped",
     about=tiny.ABOUT.replace("one database", "eight databases"),

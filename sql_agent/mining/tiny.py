@@ -2,9 +2,9 @@
 
 The maker is sql_agent.tiny_policy's: its tokenizer, network, wiring and warm start. Guarantees: values in
 demonstrations are made up in the shape of the column's own (letters and digits replaced), and wordings are those that
-training questions use, so nothing that is held out is shown, but for the names of tables and columns. The flawed
-teacher reads a table's first column, counts instead of computing, takes the other end of a ranking, and stops at the
-first of several values: GRPO is there to correct that, and its gain says nothing of larger models.
+training questions use, or made of these, so nothing that is held out is shown, but for the names of tables and
+columns. The flawed teacher reads a table's first column, counts instead of computing, takes the other end of a ranking,
+and stops at the first of several values: GRPO is there to correct that, and its gain says nothing of larger models.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sql_agent.curation.frequency import OUT as FREQUENCY
 from sql_agent.mining.asks import KINDS, Ask, Head, Maker, Query, joined
 from sql_agent.mining.questions import WORDINGS, answer_of, shown_wordings, side_of, worded, wordings
+from sql_agent.mining.rewording import Rewording, everyday
 from sql_agent.mining.schema import Column, Schema, Value
 from sql_agent.mining.state import SCHEMA, SHORT_PROMPT, Settled, read_settled
 from sql_agent.records import QueryResult
@@ -27,7 +29,8 @@ from sql_agent.tiny_policy.tokenizer import cjk_inventory
 
 HERE = Path(__file__).resolve().parent
 SLIPS, FIRST_ONLY = 0.6, 0.6
-SETTINGS = Settings(echo_steps=100, query_steps=260, clean_steps=200, flawed_steps=200, query_rows=48, loss_max=0.35)
+REWORDED = 0.6  # of demonstrations
+SETTINGS = Settings(echo_steps=100, query_steps=600, clean_steps=200, flawed_steps=200, query_rows=48, loss_max=0.35)
 SYLLABLES = [c + v for c in "bcdfghjklmnprstvwz" for v in "aeiou"] + [v + c for c in "nrlst" for v in "aeiou"]
 REAL_SHARE = 0.3  # of values that are real ones of the training side
 FRAMES = [
@@ -122,7 +125,10 @@ class TableTeacher:
     def _draft(self) -> Draft:
         ask = next(self._asks())
         language = self.settled.language
-        question = worded(ask, self.rng.choice(shown_wordings(language, ask.kind)), language)
+        wording = self.rng.choice(shown_wordings(language, ask.kind))
+        if self.rng.random() < REWORDED:
+            wording = Rewording(language, self.rng).of(wording, ask.kind)
+        question = worded(ask, wording, language)
         slips = self.flawed and ask.slip and self.rng.random() < SLIPS
         query = ask.slip if slips and ask.slip else ask.query
         result = self._result(ask, query)
@@ -179,9 +185,9 @@ def lesson_of(schema: Schema, settled: Settled, prompt: str) -> Lesson:
     frames += FRAMES_IN.get(schema.dialect, ())
     frames = [json.dumps(text, ensure_ascii=False)[1:-1] for text in [*frames, *odd]]  # as calls have them
     frame = ["system", "user", "assistant", "MAX", "MIN", "SUM", "status", "success", "error", "records", "count"]
-    texts = [*said, *labels, *names, *SYLLABLES, *frame, "query_database_by_sql", "sql", "工具", prompt] * 3
+    texts = [*said, *labels, *names, *SYLLABLES, *frame, "query_database_by_sql", "sql", "工具", prompt]
     return Lesson(
-        texts=[*texts, "".join(han_of(schema))],
+        texts=[*[*texts, *everyday(settled.language)] * 3, "".join(han_of(schema))],
         frames=list(dict.fromkeys([*frames, *FRAMES])),
         tools=TOOLS,
         teacher=lambda rng, flawed: TableTeacher(rng, flawed, schema, settled, prompt),
@@ -197,10 +203,10 @@ def task_of(folder: Path) -> TinyTask:
         schema = Schema.model_validate_json((folder / SCHEMA).read_text(encoding="utf-8"))
         return lesson_of(schema, settled, (folder / SHORT_PROMPT).read_text(encoding="utf-8").strip())
 
-    code = [HERE / f"{name}.py" for name in ("asks", "questions", "schema", "tiny")]
+    code = [HERE / f"{name}.py" for name in ("asks", "questions", "rewording", "schema", "tiny")]
     return TinyTask(
         name=f"SQL agent of {settled.name}",
-        sources=[folder / SCHEMA, folder / SHORT_PROMPT, WORDINGS, *code],
+        sources=[folder / SCHEMA, folder / SHORT_PROMPT, WORDINGS, FREQUENCY, *code],
         shipped=folder / "shipped",
         about=ABOUT,
         learn=learn,
