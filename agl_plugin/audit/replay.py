@@ -41,7 +41,7 @@ SAME = {"grad_norms": 1e-5, "change of the weights": 1e-3, "exp_avg": 1e-4, "exp
 
 @dataclass(frozen=True)
 class Replayed:
-    """An update as stored and as repeated; `state` of a run of version 2 is None."""
+    """An update as stored and as repeated, each with its state."""
 
     stored: Updated
     repeated: Updated
@@ -53,24 +53,22 @@ class Replayed:
                  if not gap <= SAME[name]]  # fmt: skip
         if self.stored.weights_before != self.repeated.weights_before:
             problems.append("it begins with other weights")
-        if self.stored.state and self.repeated.state:
-            then, now = self.stored.state["settings"], self.repeated.state["settings"]
-            problems += [
-                f"{name} was {then.get(name)}, and is {now[name]}" for name in now if then.get(name) != now[name]
-            ]
-        elif self.stored.weights_after != self.repeated.weights_after:
-            problems.append("it ends with other weights, and the run kept none to compare within a tolerance")
-        return problems
+        then, now = _state_of(self.stored)["settings"], _state_of(self.repeated)["settings"]
+        return problems + [
+            f"{name} was {then.get(name)}, and is {now[name]}" for name in now if then.get(name) != now[name]
+        ]
 
     @property
     def gaps(self) -> dict[str, float]:
         """How far each part of SAME differs."""
-        norms = (self.stored.grad_norms, self.repeated.grad_norms)
-        largest = {"grad_norms": _norm_gap(*norms)}
-        if self.stored.state and self.repeated.state:
-            then, now = (_parts(update.state) for update in (self.stored, self.repeated) if update.state)
-            largest |= {name: _gap(then[name], now[name]) for name in then}
-        return largest
+        then, now = (_parts(_state_of(update)) for update in (self.stored, self.repeated))
+        norms = _norm_gap(self.stored.grad_norms, self.repeated.grad_norms)
+        return {"grad_norms": norms, **{name: _gap(then[name], now[name]) for name in then}}
+
+
+def _state_of(update: Updated) -> Mapping[str, Any]:
+    assert update.state is not None, "a worker of verl tells its optimizer's state"
+    return update.state
 
 
 def _norm_gap(stored: list[float], repeated: list[float]) -> float:
@@ -112,13 +110,9 @@ def replay(run: Path, step: int) -> Replayed:
     return Replayed(stored, repeated)
 
 
-def _state(connection: sqlite3.Connection, update_id: str) -> dict[str, Any] | None:
-    """What the run kept of weights and optimizer; None in a file of version 2."""
-    if "update_state" not in schema.tables_of(schema.version_of(connection)):
-        return None
+def _state(connection: sqlite3.Connection, update_id: str) -> dict[str, Any]:
+    """What the run kept of weights and optimizer."""
     row = connection.execute("SELECT * FROM update_state WHERE id = ?", (update_id,)).fetchone()
-    if row is None:
-        return None
     names = ("weights_before", "weights_after", *MOMENTS)
     return {"settings": json.loads(row["settings"]), **{n: torch.tensor(unpack(row[n], "f")) for n in names}}
 

@@ -4,7 +4,7 @@ Guarantees: rows are added and never changed; each belongs to an entry of `ledge
 that one transaction added to one table, of their step, and of the entry before it, so that any changed value shows.
 Token ids are unsigned 32-bit integers, log-probabilities 32-bit floats (NaN: none given), masks one byte per token; all
 of these little-endian and compressed with zlib. Of a call's prompt `prompt_ids` has what comes after its first
-`n_shared` tokens, which are those that call number `follows` of the attempt saw and sampled. Files from version 2 on
+`n_shared` tokens, which are those that call number `follows` of the attempt saw and sampled. Files from version 3 on
 can be read. Against damage, not against forgery: who may write the file may also write a new ledger. Light to import.
 """
 
@@ -24,7 +24,7 @@ from foundation import run_folder
 from foundation.errors import UserError
 
 VERSION = 4  # PRAGMA user_version
-READ = (2, 3, VERSION)  # 2: the ledger does not hash `step`, and there is no update_state; 3: prompts are whole
+READ = (3, VERSION)  # 3: prompts are whole
 MAX_TEXT_CHARS = 16_384
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]  # table -> rows
@@ -121,15 +121,9 @@ def version_of(connection: sqlite3.Connection) -> int:
     return connection.execute("PRAGMA user_version").fetchone()[0]
 
 
-def tables_of(version: int) -> list[str]:
-    """The tables that a file of this version has, without the ledger."""
-    return [table for table in TABLES if version > 2 or table != "update_state"]
-
-
-def digest(previous: str, table: str, rows: Iterable[Sequence[Any]], *, step: int, version: int = VERSION) -> str:
+def digest(previous: str, table: str, rows: Iterable[Sequence[Any]], *, step: int) -> str:
     """The ledger's hash of an entry: the one before, table and step, and the values of all columns of its rows."""
-    entry = f"{previous} {table} {step}\n" if version > 2 else f"{previous} {table}\n"
-    hashed = hashlib.sha256(entry.encode())
+    hashed = hashlib.sha256(f"{previous} {table} {step}\n".encode())
     for row in rows:
         hashed.update(repr(tuple(row)).encode())
     return hashed.hexdigest()

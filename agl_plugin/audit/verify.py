@@ -78,15 +78,15 @@ def _ledger(connection: sqlite3.Connection, checked: Checked) -> None:
     for entry in connection.execute("SELECT * FROM ledger ORDER BY n"):
         table, first, last = entry["table"], entry["first"], entry["last"]
         place = f"{table}, rows {first} to {last} (step {entry['step']})"
-        if table not in schema.tables_of(version) or first != ends[table] + 1:
+        if table not in schema.TABLES or first != ends[table] + 1:
             checked.expect(False, f"ledger: {place} do not follow row {ends[table]}")
             return
         rows = schema.rows_between(connection, table, first, last, version=version)
-        previous = schema.digest(previous, table, rows, step=entry["step"], version=version)
+        previous = schema.digest(previous, table, rows, step=entry["step"])
         checked.expect(previous == entry["sha256"], f"{place}: what they hold is not what was written")
         previous, ends[table] = entry["sha256"], last
         checked.counts["ledger entries"] += 1
-    for table in schema.tables_of(version):
+    for table in schema.TABLES:
         (n,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
         checked.expect(n == ends[table], f"{table} has {n} rows, and the ledger knows {ends[table]}")
 
