@@ -1,8 +1,8 @@
 """Courtesy that no list has: clauses at the edge of questions that the same file also asks without them.
 
 Guarantees: a pure function of the texts. A clause of a formula stands at the same edge of at least two questions that
-share no word and that the file asks in the same words without it, names no number, and has a polite word or a verb of
-saying, thinking or feeling ("my colleague insists that I ask"). Not covered: what no mark divides from the question, a
+share no word and that the file asks in the same words without it, names no number, and has a polite word, one that
+speaks of asking ("newbie", "发帖") or a verb of saying, thinking or feeling ("my colleague insists that I ask"). Not covered: what no mark divides from the question, a
 formula with a slip in it, and, against its sense, a condition with such a verb that two questions share ("I was told to
 fast").
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from sql_agent.curation.wording import MARKS, POLITE_ZH, STOP, wording
+from sql_agent.curation.wording import MARKS, OF_ASKING, POLITE, POLITE_ZH, STOP, wording
 from sql_agent.words.meanings import is_chinese_word, is_said
 
 CLAUSE = re.compile(r"[^,.!?;:~…\n，。！？；：]*(?:[,.!?;:~…\n，。！？；：]+\s*|$)")
@@ -76,11 +76,12 @@ def _are_unlike(questions: Iterable[str]) -> bool:
 
 
 def _says(clause: str) -> bool:
-    """Whether it says, thinks or feels something, or is polite, and names no number."""
+    """Whether it says, thinks or feels something, speaks of asking or is polite, and names no number."""
     if re.search(r"\d", clause):
         return False
     words = {word for part in re.findall(r"[a-z]+|[\u4e00-\u9fff]+", clause) for word in _words(part)}
-    return not MARKS.isdisjoint(words) or any(map(is_said, words)) or bool(re.search(POLITE_ZH, clause))
+    asks = (OF_ASKING.search(clause), POLITE.search(clause), re.search(POLITE_ZH, clause))
+    return any(asks) or not MARKS.isdisjoint(words) or any(map(is_said, words))
 
 
 def _words(part: str) -> Iterator[str]:

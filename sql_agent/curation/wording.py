@@ -26,6 +26,7 @@ CONTRACTED = (
     (re.compile(r"[’‘`´]"), "'"),
     (re.compile(r"\bwon'?t\b(?!\s+to)|\bshan't\b"), "will not"),
     (re.compile(r"\bcan(?:'?t|not)\b"), "can not"),
+    (re.compile(r"\bc'n\b"), "can"),
     (re.compile(r"\bain't\b|n't\b"), " not"),
     (re.compile(r"\b(is|do|does|did|are|was|were|has|have|had|would|could|should)nt\b"), r"\1 not"),
     (re.compile(r"'ve to\b"), " have to"),
@@ -33,6 +34,10 @@ CONTRACTED = (
     (re.compile(r"\b(what|that|where|who|how|when|there|it)s\b"), r"\1"),
     (re.compile(r"\b(?:wanna|gonna)\b"), " "),
     (re.compile(r"\bw/o(?:ut)?\b"), "without"),
+    (re.compile(r"\bwithin\b"), "in"),
+    (re.compile(r"\bp\.([dwa])\b\.?"), r"per \1"),
+    (re.compile(r"\bhow much (?=(?:do|does|did|will|would)\b.*\b(?:cost|earn|charge|weigh)s?\b)"), "what "),
+    (re.compile(r"\bhow much (?=(?:is|are|was|were) (?:an?|the|my|your|it|this|that|these|those)\b)"), "what price "),
     (re.compile(r"\bw/|&"), " and "),
     (re.compile(r"\by/?o\b"), "year old"),
     (re.compile(r"(?<=[a-z])/(?=(?:h|hr|hour|s|sec|min|day|wk|week|month|yr|year)\b)"), " per "),
@@ -51,7 +56,7 @@ CONTRACTED = (
     (re.compile(r"(?<![分区性特个类级差辨告离鉴])别(?![的人名处嘌])"), "不要"),
     (re.compile(r"十分(?=感|谢)"), ""),
     (re.compile(r"甭"), "不用"),
-    (re.compile(r"(?<=[\d十百千万两一二三四五六七八九几])个(?=小时|钟头|星期|礼拜)"), ""),
+    (re.compile(r"个+(?=小时(?!候)|钟头|星期|礼拜|h\b|hr)"), ""),
     (re.compile(r"咋样"), "怎么样"),
     (re.compile(r"咋"), "怎么"),
     (re.compile(r"啥"), "什么"),
@@ -90,6 +95,7 @@ COURTEOUS = STOP | frozenset(" ".join(SECTIONS["clause"]).split())
 MARKS = frozenset(" ".join(SECTIONS["clause-mark"]).split())
 COURTEOUS_ZH = re.compile(f"[{SECTIONS['clause-zh'][0]}]+")
 POLITE_ZH, ASKING_ZH = "|".join(SECTIONS["polite-zh"]), "|".join(SECTIONS["asking-zh"])
+OF_ASKING = re.compile("|".join(SECTIONS["of-asking"]))  # what only a courtesy at the edge of many questions speaks of
 DENIALS = frozenset(["not", "no", "never", "without", "neither", "nor", "不", "没", "无", "勿", "未", "非"])
 DENIED = "not"
 
@@ -232,8 +238,10 @@ def _contrasting(tokens: tuple[str, ...]) -> dict[int, set[int]]:
 
 def contrast(new: Wording, old: Wording) -> bool:
     """Whether each has something of a line of contrasts.txt that the other lacks."""
-    mine, theirs = _contrasting(new.plain), _contrasting(old.plain)
-    return any(mine[line] - theirs[line] and theirs[line] - mine[line] for line in mine.keys() & theirs)
+    views = [(_contrasting(new.plain), _contrasting(old.plain)), (_contrasting(new.framed), _contrasting(old.framed))]
+    return any(
+        mine[line] - theirs[line] and theirs[line] - mine[line] for mine, theirs in views for line in mine.keys() & theirs
+    )
 
 
 @functools.cache

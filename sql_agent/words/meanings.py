@@ -23,7 +23,7 @@ ASIDE = re.compile(r"\([^()]*\)|\[[^]]*\]")
 POINTED = re.compile(
     r"(?:abbr\. (?:for|of)|variant of|same as|also written|equivalent to|see)\s+(?:\S*\|)?([\u4e00-\u9fff]+)"
 )
-ABBREVIATED = re.compile(r"(?:abbr\. (?:for|of)|short name for(?: [A-Z]\w+)*) (?:\S*\|)?([\u4e00-\u9fff]+)")
+ABBREVIATED = re.compile(r"(?:abbr\. (?:for|of)|short name for)(?: \w+)* (?:\S*\|)?([\u4e00-\u9fff]+)")
 PARTICLE = re.compile(r" (?:on|in|of|for|with|from|at) ")
 COMMON = range(0xB0, 0xD8)  # the first byte
 PERSON = re.compile(r"\[[A-Z]\S+ [A-Z]\S+ [a-z]")  # how a family name and a given one of two characters are said
