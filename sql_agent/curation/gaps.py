@@ -32,7 +32,7 @@ from sql_agent.words.meanings import (
 
 LOOKALIKES = Path(__file__).parent / "lookalikes.txt"
 # A character that turns the sense of the word behind it: with it and without are two questions.
-TURNS = frozenset("不没无勿未非禁高低前后内外左右上下男女大小急慢多少新老早晚")
+TURNS = frozenset("不没无勿未非副反禁高低前后内外左右上下男女大小急慢多少新老早晚")
 # A word that links others is never another one in its place.
 LINKING = STOP | frozenset(
     ["from", "into", "onto", "between", "under", "over", "near", "per", "upon", "since", "until"]

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unicodedata import normalize
 
 from spellchecker import SpellChecker
 
@@ -19,11 +20,13 @@ from sql_agent.offline_judge.normal import normalise
 
 WORDS, COURTESY, CONTRASTS = (Path(__file__).parent / f"{name}.txt" for name in ("words", "courtesy", "contrasts"))
 TOKEN = re.compile(r"\d+(?:\.\d+)?|[+*/^<>=×÷%]|(?<=\d)-(?=\d)|[a-zµμ°]+|[^\W_a-z\d]")
+ACCENT = re.compile("[\u0300-\u036f]")
 LONGEST = 8  # tokens of a phrase
 MISSPELT = 5  # shorter words are too near to others
 # Contractions: what denies stays, the rest says nothing.
 CONTRACTED = (
     (re.compile(r"[’‘`´]"), "'"),
+    (re.compile(r" {2,}"), " "),
     (re.compile(r"\bwon'?t\b(?!\s+to)|\bshan't\b"), "will not"),
     (re.compile(r"\bcan(?:'?t|not)\b"), "can not"),
     (re.compile(r"\bc'n\b"), "can"),
@@ -32,12 +35,11 @@ CONTRACTED = (
     (re.compile(r"'ve to\b"), " have to"),
     (re.compile(r"'(?:s|re|m|ve|ll|d|em)\b|(?<=s)'(?=\s)"), ""),
     (re.compile(r"\b(what|that|where|who|how|when|there|it)s\b"), r"\1"),
-    (re.compile(r"\b(?:wanna|gonna)\b"), " "),
+    (re.compile(r"\bwanna\b"), " "),
+    (re.compile(r"\bgonna\b"), "going to"),
     (re.compile(r"\bw/o(?:ut)?\b"), "without"),
-    (re.compile(r"\bwithin\b"), "in"),
-    (re.compile(r"\bp\.([dwa])\b\.?"), r"per \1"),
-    (re.compile(r"\bhow much (?=(?:do|does|did|will|would)\b.*\b(?:cost|earn|charge|weigh)s?\b)"), "what "),
-    (re.compile(r"\bhow much (?=(?:is|are|was|were) (?:an?|the|my|your|it|this|that|these|those)\b)"), "what price "),
+    (re.compile(r"\bwhat (?=(?:do|does|did|will|would)\b.*\b(?:cost|earn|make|charge|weigh)s?\b)"), "how much "),
+    (re.compile(r"\bwhat (?:(?:is|are|was|were) )?the (?:price|cost)s? (?:of|for)\b"), "how much is"),
     (re.compile(r"\bw/|&"), " and "),
     (re.compile(r"\by/?o\b"), "year old"),
     (re.compile(r"(?<=[a-z])/(?=(?:h|hr|hour|s|sec|min|day|wk|week|month|yr|year)\b)"), " per "),
@@ -151,14 +153,15 @@ class Wording:
 @functools.lru_cache(maxsize=65536)
 def wording(text: str) -> Wording:
     """The wording of one question."""
-    spoken = text.lower()
+    spoken = ACCENT.sub("", normalize("NFD", text.lower()))
     for pattern, plain in CONTRACTED:
         spoken = pattern.sub(plain, spoken)
     written = () if spoken.isascii() else tuple(TOKEN.findall(re.sub(POLITE_ZH, " ", _without_courtesy(spoken))))
     spoken = _without_courtesy(in_digits(spoken))
     plain = tuple(token for part in _parts(POLITE.sub(" ", spoken)) for token in part)
     tokens, names = _named(plain)
-    words = tuple(DENIED if token in DENIALS else token for token in tokens if token != "1")
+    priced = "price" if "much" in tokens else ""  # how much a thing is and what it costs
+    words = tuple(DENIED if token in DENIALS else token for token in tokens if token not in ("1", priced))
     framed = tuple(_base(token, respelt=False) for token in TOKEN.findall(POLITE.sub(" ", spoken)))
     return Wording(words or plain or framed or (text,), names, framed or (text,), plain or framed or (text,), written)
 
@@ -240,7 +243,9 @@ def contrast(new: Wording, old: Wording) -> bool:
     """Whether each has something of a line of contrasts.txt that the other lacks."""
     views = [(_contrasting(new.plain), _contrasting(old.plain)), (_contrasting(new.framed), _contrasting(old.framed))]
     return any(
-        mine[line] - theirs[line] and theirs[line] - mine[line] for mine, theirs in views for line in mine.keys() & theirs
+        mine[line] - theirs[line] and theirs[line] - mine[line]
+        for mine, theirs in views
+        for line in mine.keys() & theirs
     )
 
 
