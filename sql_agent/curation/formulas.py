@@ -1,10 +1,10 @@
 """Courtesy that no list has: clauses at the edge of questions that the same file also asks without them.
 
 Guarantees: a pure function of the texts. A clause of a formula stands at the same edge of at least two questions that
-share no word and that the file asks in the same words without it, names no number, and has a polite word, one that
-speaks of asking ("newbie", "发帖") or a verb of saying, thinking or feeling ("my colleague insists that I ask"). Not covered: what no mark divides from the question, a
-formula with a slip in it, and, against its sense, a condition with such a verb that two questions share ("I was told to
-fast").
+share no word and that the file asks in the same words without it, names no number, and has a polite word, one of asking
+("newbie", "发帖") or a verb of saying, thinking or feeling ("my colleague insists that I ask"). Not covered: what no
+mark divides from the question, a formula with a slip in it, and, against its sense, a condition with such a verb that
+two questions share ("I was told to fast").
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from sql_agent.curation.wording import MARKS, OF_ASKING, POLITE, POLITE_ZH, STOP
 from sql_agent.words.meanings import is_chinese_word, is_said
 
 CLAUSE = re.compile(r"[^,.!?;:~…\n，。！？；：]*(?:[,.!?;:~…\n，。！？；：]+\s*|$)")
+WORDS = re.compile(r"[a-z]+|[\u4e00-\u9fff]+")
+BETWEEN = re.compile(r"(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])")
 LINK = re.compile(r"(?<!\s)\s*(?:but|and)\b")
 CLAUSES = 4  # at an edge
 LEAST = 2  # questions that a formula stands beside
@@ -66,7 +68,7 @@ def _are_unlike(questions: Iterable[str]) -> bool:
     seen: set[str] = set()
     n = 0
     for question in questions:
-        words = {*wording(question).plain} - STOP
+        words = _content(question)
         if seen.isdisjoint(words):
             seen |= words
             n += 1
@@ -75,11 +77,17 @@ def _are_unlike(questions: Iterable[str]) -> bool:
     return False
 
 
+def _content(question: str) -> set[str]:
+    """Its words, but those of one character: any two Chinese questions may share one."""
+    text = BETWEEN.sub("", " ".join(wording(question).plain))
+    return {word for part in WORDS.findall(text) for word in _words(part) if len(word) > 1} - STOP
+
+
 def _says(clause: str) -> bool:
     """Whether it says, thinks or feels something, speaks of asking or is polite, and names no number."""
     if re.search(r"\d", clause):
         return False
-    words = {word for part in re.findall(r"[a-z]+|[\u4e00-\u9fff]+", clause) for word in _words(part)}
+    words = {word for part in WORDS.findall(clause) for word in _words(part)}
     asks = (OF_ASKING.search(clause), POLITE.search(clause), re.search(POLITE_ZH, clause))
     return any(asks) or not MARKS.isdisjoint(words) or any(map(is_said, words))
 

@@ -45,12 +45,15 @@ RARE = 0.1  # unless what it may be a slip of stands in so many times more
 KNOWN_PIECE = 4  # so is a character more or less
 LONGEST = 6  # tokens of a phrase
 AROUND = 3  # tokens beside a difference that may belong to the phrase
+NOT_LEFT_OUT = DENIALS | {"副", "反"}  # where a word is shortened
+PLACES = "市省县州"
+UNITS = "天日周月年岁秒"
 SUFFIXES = "车机器数场馆店站家员者市省县国人们"  # of things, that are said without them too
 TELLING = 30  # common characters that have a part; what more have tells little
 LETTERS = 3  # of what is short for a Chinese word
 BESIDE = 4  # characters beside one that tell how likely it is there
-UNLIKELY = 5  # bits less than another character in its place
-A_WORD_LESS = 7  # the same, where both make words
+UNLIKELY = 4  # bits less than another character in its place
+A_WORD_LESS = 6  # the same, where both make words
 
 Tokens = Sequence[str]
 Seen = Counter[str | tuple[str, str]]
@@ -192,7 +195,14 @@ def _is_contracted(short: str, word: str) -> bool:
     """Whether a Chinese word is another in short: 航司, 工行, 公交."""
     if len(short) == 1:
         return word in abbreviated(short, "")  # 渝 for 重庆
-    if short[0] != word[0] or len(word) <= len(short) or not _is_within(short, word):
+    if short[0] == word[0] and len(short) == 2 and short[1] in PLACES and is_chinese_word(f"{word}{short[1]}"):
+        return True  # 哈市 for 哈尔滨
+    if (
+        short[0] != word[0]
+        or len(word) <= len(short)
+        or not _is_within(short, word)
+        or NOT_LEFT_OUT & {*word} - {*short}
+    ):
         return False
     if word[:-1] == short and word[-1] in SUFFIXES:
         return True
@@ -222,8 +232,8 @@ def is_slip(gap: Gap, new: Tokens, old: Tokens, *, seen: Seen) -> bool:
         return True
     if any(token.isascii() for token in (*mine, *theirs)):
         return False
-    if start and new[start - 1].isdigit() and not (mine and theirs and _is_mistaken_measure(gap, new, old)):
-        return False
+    if start and new[start - 1].isdigit():
+        return bool(mine and theirs) and _is_mistaken_measure(gap, new, old)
     return _is_slip_zh(gap, new, old, seen=seen)
 
 
@@ -231,7 +241,8 @@ def _is_mistaken_measure(gap: Gap, new: Tokens, old: Tokens) -> bool:
     """Whether a character behind a number is for another one, which alone of the two begins a measure: 3好, 3工里."""
     start, _, there, _ = gap
     measures = [
-        is_measure(text[at]) or is_chinese_word("".join(text[at : at + 2])) for text, at in ((new, start), (old, there))
+        text[at] in UNITS or is_measure(text[at]) or is_chinese_word("".join(text[at : at + 2]))
+        for text, at in ((new, start), (old, there))
     ]
     return _is_mistakable(new[start], old[there]) and measures[0] != measures[1]
 

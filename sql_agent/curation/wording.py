@@ -38,7 +38,7 @@ CONTRACTED = (
     (re.compile(r"\bwanna\b"), " "),
     (re.compile(r"\bgonna\b"), "going to"),
     (re.compile(r"\bw/o(?:ut)?\b"), "without"),
-    (re.compile(r"\bwhat (?=(?:do|does|did|will|would)\b.*\b(?:cost|earn|make|charge|weigh)s?\b)"), "how much "),
+    (re.compile(r"\bwhat (?=(?:do|does|did|will|would|it)\b.*\b(?:cost|amount to|earn|weigh)s?\b)"), "how much "),
     (re.compile(r"\bwhat (?:(?:is|are|was|were) )?the (?:price|cost)s? (?:of|for)\b"), "how much is"),
     (re.compile(r"\bw/|&"), " and "),
     (re.compile(r"\by/?o\b"), "year old"),
