@@ -1,7 +1,7 @@
 """Questions under one or two of ten kinds of noise, and others that differ from them in one thing that counts.
 
-A `Noise` holds questions with slots, and what each kind of noise may change in them. Nine pairs of them, of as many
-domains, are the files of tests/near_duplicates/; docs/45-curate.md says what was chosen on which.
+A `Noise` holds questions with slots, and what each kind of noise may change in them. Eleven pairs of them, of as
+many domains, are the files of tests/near_duplicates/; docs/45-curate.md says what was chosen on which.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from sql_agent.words.meanings import is_chinese_word, is_said
 CLAUSE = re.compile(r"[^,.!?;:~…\n，。！？；：]*(?:[,.!?;:~…\n，。！？；：]+\s*|$)")
 WORDS = re.compile(r"[a-z]+|[\u4e00-\u9fff]+")
 BETWEEN = re.compile(r"(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])")
-LINK = re.compile(r"(?<!\s)\s*(?:but|and)\b")
+LINK = re.compile(r"^\s*(?:but|and|so)\b|(?<!\s)\s*\b(?:but|and|so)\s*$")
 CLAUSES = 4  # at an edge
 LEAST = 2  # questions that a formula stands beside
 LONGEST_WORD = 4  # characters

@@ -1,4 +1,4 @@
-"""Near-duplicates under one or two of ten kinds of noise, in nine sets of domains, and what always distinguishes."""
+"""Near-duplicates under one or two of ten kinds of noise, in eleven sets of domains, and what always distinguishes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ SETS = {
     "travel": 0.96,
     "town": 0.96,
     "roads": 0.94,
-    "harbour": 0.88,
-    "slopes": 0.89,
-    "kitchen": 0.83,
-    "counter": 0.85,
-    "garage": 0.86,
+    "harbour": 0.95,
+    "slopes": 0.95,
+    "kitchen": 0.95,
+    "counter": 0.95,
+    "garage": 0.95,
+    "station": 0.95,
+    "stage": 0.91,
 }
 CASES = [(noise, least) for name, least in SETS.items() for noise in read(name)]
 IDS = [f"{name}-{language}" for name in SETS for language in ("english", "chinese")]
@@ -43,7 +45,8 @@ def test_the_same_question_under_noise_is_found_and_one_that_differs_is_not(nois
 
 DIFFERENT = [
     [tuple(part.strip() for part in line.split("|")) for line in lines.strip().splitlines()]
-    for lines in tomllib.loads((FOLDER / "different.toml").read_text(encoding="utf-8")).values()
+    for name in ("different", "unlike")
+    for lines in tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8")).values()
 ]
 NOISES = [noise for noise, _ in CASES]
 
@@ -155,6 +158,15 @@ def test_a_question_of_another_number_is_another_question_under_any_noise(noise:
         ("What is the speed of trains after the upgrade?", "What's the speed of trains after the ugrade?", True),
         ("去年冬天哪个城市的风最强？", "去年冬天哪个城市的风最弱？", False),
         ("成都哪位厨师的菜单最便宜？", "Chengdu哪位厨师的菜单最便宜？", True),
+        # A price asked for in four ways, a place in short, accents, and what must not be left out of a word.
+        ("What is the price of a pass?", "What does a pass cost?", True),
+        ("How much is a pass?", "How much does a pass cost?", True),
+        ("What does the mill make?", "How much does the mill make?", False),
+        ("哈尔滨的机场在哪里？", "哈市的机场在哪里？", True),
+        ("云南的茶贵吗？", "滇的茶贵吗？", True),
+        ("Who sells sautéed rice?", "Who sells sauteed rice?", True),
+        ("部门的主任是谁？", "部门的副主任是谁？", False),
+        ("晚交税14天会罚款吗？", "晚交税14无会罚款吗？", True),
     ],
 )
 def test_pairs(one: str, other: str, same: bool) -> None:
@@ -193,6 +205,13 @@ def test_a_clause_of_saying_that_stands_before_two_unlike_questions_is_no_part_o
 )
 def test_a_condition_is_a_part_of_each_question_that_it_stands_before(clause: str) -> None:
     assert beside(clause, *PLAIN[:2]) == []
+
+
+def test_a_word_of_asking_makes_a_clause_courtesy_and_a_word_that_ends_in_and_stays_whole() -> None:
+    assert beside("Total newbie here, so ", *PLAIN[:2]) == [*PLAIN[:2]]
+    texts = ["Is hand luggage free?", "Where do I pay?"]
+    texts += [f"{text} It has been bugging me for ages." for text in texts]
+    assert [match.other for match in repeats(texts)] == [0, 1]
 
 
 def test_a_clause_before_one_question_or_two_alike_is_a_part_of_them() -> None:
