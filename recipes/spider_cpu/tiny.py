@@ -14,7 +14,7 @@ from sql_agent.tiny_policy.task import Lesson, Message, Settings, Teacher, TinyT
 
 HERE = Path(__file__).resolve().parent
 PROMPT = HERE / "prompt.txt"
-SETTINGS = Settings(echo_steps=100, query_steps=320, clean_steps=260, flawed_steps=240, query_rows=48, loss_max=0.35)
+SETTINGS = Settings(echo_steps=100, query_steps=1000, clean_steps=260, flawed_steps=240, query_rows=48, loss_max=0.35)
 SETTLED = Settled(database="", size=0, changed_ns=0, language="en", seed=databases.SEED, questions=0)
 
 
