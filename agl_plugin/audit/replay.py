@@ -105,14 +105,18 @@ def replay(run: Path, step: int) -> Replayed:
                             "`verify` computes the rest")  # fmt: skip
         start = weights_before(schema.audit_file(run).parent, connection, settings["verl"], step)
         norms = [math.nan if norm is None else norm for norm in json.loads(update["grad_norms"])]
-        stored = Updated({}, norms, update["weights_before"], update["weights_after"], _state(connection, update["id"]))
+        stored = Updated(
+            {}, norms, update["weights_before"], update["weights_after"], kept_state(connection, update["id"])
+        )
         repeated = _repeat(connection, settings, step=step, start=start)
     return Replayed(stored, repeated)
 
 
-def _state(connection: sqlite3.Connection, update_id: str) -> dict[str, Any]:
-    """What the run kept of weights and optimizer."""
+def kept_state(connection: sqlite3.Connection, update_id: str) -> dict[str, Any]:
+    """What the run kept of weights and optimizer. Raises UserError."""
     row = connection.execute("SELECT * FROM update_state WHERE id = ?", (update_id,)).fetchone()
+    if row is None:
+        raise UserError(f"update_state has no row {update_id!r}, which every update writes: see what `verify` says")
     names = ("weights_before", "weights_after", *MOMENTS)
     return {"settings": json.loads(row["settings"]), **{n: torch.tensor(unpack(row[n], "f")) for n in names}}
 

@@ -23,7 +23,7 @@ from agl_plugin.audit import schema
 from agl_plugin.audit.calls import stored_calls
 from agl_plugin.audit.log import AuditLog, seal_of
 from agl_plugin.audit.recompute import Earned, Settings, advantages
-from agl_plugin.audit.replay import Replayed
+from agl_plugin.audit.replay import Replayed, kept_state
 from agl_plugin.audit.verify import verify
 from agl_plugin.update.advantage import FUNCTIONS
 from agl_plugin.update.fingerprint import fingerprint, moments, sampled, settings_of
@@ -205,6 +205,12 @@ def test_the_run_keeps_what_its_updates_left(made: Path) -> None:
     first, second, _ = rows(made, "SELECT * FROM update_state ORDER BY id")
     assert first["weights_after"] == second["weights_before"] != second["weights_after"]
     assert json.loads(first["settings"])["lr"] == 0.1 and json.loads(first["settings"])["grad_clip"] == 1e9
+
+
+def test_an_update_whose_state_was_taken_out_is_named(made: Path) -> None:
+    named = pytest.raises(UserError, match=r"no row 'step-77'.*verify")
+    with closing(sqlite3.connect(made / run_folder.AUDIT)) as connection, named:
+        kept_state(connection, "step-77")
 
 
 SPOILED = [
