@@ -211,9 +211,9 @@ def run(source: Path, out: Path, *, dtype: Precision, evaluation: Path | None = 
     """The job itself. Returns the exit status, 0, and the folder. Raises UserError."""
     console = Console(highlight=False, soft_wrap=True)
     exported = export_checkpoint(source, out, evaluation=evaluation, dtype=dtype)
-    serve = SERVE.format(name=shlex.quote(str(exported.folder)), parser=exported.parser)
+    folder = shlex.quote(str(exported.folder))
     console.print(f"logits: differ by {exported.gap:.2g} of the largest, in {exported.dtype}", markup=False)
-    console.print(f"serve: {serve}", markup=False)
-    console.print(f"try:   agentgrpo ask --model {shlex.quote(str(exported.folder))}", markup=False)
+    console.print(f"serve: agentgrpo serve --model {folder}    (elsewhere: the line in its README.md)", markup=False)
+    console.print(f"try:   agentgrpo ask --model {folder}", markup=False)
     console.print(f"model: {exported.folder}", markup=False)
     return 0, exported.folder
