@@ -60,13 +60,14 @@ def test_the_folder_gives_the_checkpoints_logits_in_its_precision(run: Path, tmp
     model = policy(VOCABULARY)
     write_shards(actor_of(run), [model.state_dict()])
     found = CliRunner().invoke(app_of("export"), [str(run), str(tmp_path / "out")])
-    assert found.exit_code == 0 and "--tool-call-parser hermes" in found.stdout, found.output
+    assert found.exit_code == 0 and f"agentgrpo serve --model {tmp_path / 'out'}" in found.stdout, found.output
     assert torch.equal(logits(tmp_path / "out"), probe(model))  # no bit is lost: the run was on a CPU, in float32
     assert json.loads((tmp_path / "out" / "config.json").read_text())["dtype"] == "float32"
     assert "lm_head.weight" not in load_file(tmp_path / "out" / "model.safetensors")  # shared with the embeddings
     assert json.loads((tmp_path / "out" / "generation_config.json").read_text())["temperature"] == 0.7
     assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "vllm serve out --enable-auto-tool-choice --tool-call-parser hermes" in card
     assert "| precision | float32 |" in card and re.search(r"export, relative \| 0 \|", card)
 
 
