@@ -116,7 +116,9 @@ def kept_state(connection: sqlite3.Connection, update_id: str) -> dict[str, Any]
     """What the run kept of weights and optimizer. Raises UserError."""
     row = connection.execute("SELECT * FROM update_state WHERE id = ?", (update_id,)).fetchone()
     if row is None:
-        raise UserError(f"update_state has no row {update_id!r}, which every update writes: see what `verify` says")
+        raise UserError(
+            f"update_state has no row {update_id!r}, which every update writes: see what `agentgrpo audit verify` says"
+        )
     names = ("weights_before", "weights_after", *MOMENTS)
     return {"settings": json.loads(row["settings"]), **{n: torch.tensor(unpack(row[n], "f")) for n in names}}
 

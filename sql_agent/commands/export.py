@@ -213,7 +213,8 @@ def run(source: Path, out: Path, *, dtype: Precision, evaluation: Path | None = 
     exported = export_checkpoint(source, out, evaluation=evaluation, dtype=dtype)
     folder = shlex.quote(str(exported.folder))
     console.print(f"logits: differ by {exported.gap:.2g} of the largest, in {exported.dtype}", markup=False)
-    console.print(f"serve: agentgrpo serve --model {folder}    (elsewhere: the line in its README.md)", markup=False)
+    serve = f"agentgrpo serve --model {folder} --set rollout.tool_parser={exported.parser}"
+    console.print(f"serve: {serve}    (elsewhere: the line in its README.md)", markup=False)
     console.print(f"try:   agentgrpo ask --model {folder}", markup=False)
     console.print(f"model: {exported.folder}", markup=False)
     return 0, exported.folder
