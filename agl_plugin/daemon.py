@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import torch
@@ -49,6 +49,7 @@ from foundation.net import free_port
 from foundation.rollout_keys import (
     AWAITS_GROUP,
     LLM_CALLS_KEY,
+    MAIN_LLM,
     RECORD_KEY,
     TIMED_OUT,
     UNSCORED_KEY,
@@ -56,6 +57,9 @@ from foundation.rollout_keys import (
 )
 from foundation.seeds import rollout_seed
 from foundation.store_token import check_host
+
+if TYPE_CHECKING:
+    from agl_plugin.run.node_gateways import Gates
 
 logger = logging.getLogger(__name__)
 
@@ -73,23 +77,25 @@ async def _leave_unscored(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _make_proxy(options: DaemonOptions, store: LightningStore, gate: Gate) -> Any:
-    """The LLM proxy of a run. LiteLLM is imported where it is wanted only."""
+    """The LLM proxy of a run. LiteLLM and Ray are imported where they are wanted only."""
     host, port = options.proxy_host, options.proxy_port or free_port()
     check_host(host, "store.proxy_host")
     if options.proxy == "litellm":
         from agl_plugin.proxy.llm_proxy import make_proxy
 
         return make_proxy(store, gate=gate, host=host, port=port, log_probs=options.log_probs)
-    return Gateway(
-        port,
-        store=store,
-        host=host,
-        gate=gate,
-        log_probs=options.log_probs,
-        drain_s=options.rollout_timeout_s,
-        calls_per_engine=options.calls_per_engine,
-        plain_spans=options.plain_spans,
-    )
+    rules: dict[str, Any] = {
+        "log_probs": options.log_probs,
+        "drain_s": options.rollout_timeout_s,
+        "calls_per_engine": options.calls_per_engine,
+        "plain_spans": options.plain_spans,
+    }
+    gateway = Gateway(port, store=store, host=host, gate=gate, **rules)
+    if options.gateways == "one":
+        return gateway
+    from agl_plugin.run.node_gateways import NodeGateways
+
+    return NodeGateways(gateway, gate, rules)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -112,8 +118,10 @@ class GrpoDaemon:
     audit: AuditLog | None = None
 
     def __post_init__(self) -> None:
-        self.gate = Gate()
-        self.llm_proxy = _make_proxy(self.options, self.store, self.gate)
+        gate = Gate()
+        self.llm_proxy = _make_proxy(self.options, self.store, gate)
+        self._one = self.options.gateways == "one"
+        self.gate: Gate | Gates = gate if self._one else self.llm_proxy.gate
         self._gateway = GatewayWatch(self.llm_proxy)
         self.grade_group = self.options.grade_group or _leave_unscored
         self.batched: Batched | None = None
@@ -197,9 +205,13 @@ class GrpoDaemon:
             await self.llm_proxy.restart()
         elif not self.llm_proxy.is_running():
             await self.llm_proxy.restart()  # its process was killed
-        policy = self.llm_proxy.as_resource(sampling_parameters={"temperature": self.temperature})
+        sampling = {"temperature": self.temperature}
+        if self._one:
+            policies = {MAIN_LLM: self.llm_proxy.as_resource(sampling_parameters=sampling)}
+        else:
+            policies = self.llm_proxy.as_resources(sampling)
         try:
-            self._resources_id = (await self.store.add_resources({"main_llm": policy})).resources_id
+            self._resources_id = (await self.store.add_resources(policies)).resources_id
         except STORE_ERRORS as exc:
             raise self._store_gone(exc) from exc
         await self._enqueue(questions)

@@ -26,7 +26,7 @@ from agentlightning.types import AttemptedRollout, NamedResources, RolloutRawRes
 from agl_plugin.proxy.spans import next_sequence_id
 from foundation.background import Overdue, within
 from foundation.processes import collect_rarely
-from foundation.rollout_keys import TIMED_OUT, UNSCORED_KEY
+from foundation.rollout_keys import TIMED_OUT, UNSCORED_KEY, resources_of
 
 logger = logging.getLogger(__name__)
 
@@ -136,4 +136,4 @@ class ConcurrentRunner(LitAgentRunner[Any]):
             if not update:
                 raise RuntimeError(f"the store has no resources {wanted or '(latest)'}")
             self._resources = (update.resources_id, update.resources)
-        return self._resources[1]
+        return resources_of(rollout.rollout_id, self._resources[1])

@@ -21,6 +21,12 @@ LINE_EVERY_S = 15.0
 notes = Console(stderr=True, highlight=False, soft_wrap=True)  # what a command says beside its output
 
 
+def tell(text: str, detail: str = "") -> None:
+    """A note of what is being waited for; not again where only the detail, of a display that changes, is new."""
+    if not detail:
+        notes.print(text, markup=False)
+
+
 @contextlib.contextmanager
 def quiet(log: Path, *, enabled: bool = True) -> Iterator[Console]:
     """Send file descriptors 1 and 2 to `log` and yield a console on the original stdout."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Literal
+from zlib import crc32
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,6 +16,8 @@ RECORD_KEY = "agentgrpo.record"
 UNSCORED_KEY = "agentgrpo.unscored"
 SEED_KEY = "agentgrpo.seed"  # in a rollout's metadata: what its calls are drawn with
 LLM_CALLS_KEY = "agentgrpo.llm_calls"
+MAIN_LLM = "main_llm"  # the resource that agents call
+OTHER_LLM = f"{MAIN_LLM}@"  # and a machine: the same by its gateway
 
 
 class RunKeys(BaseModel):
@@ -37,6 +40,13 @@ class RunKeys(BaseModel):
 # From the records of a group's rollouts to the keys of each that change, in the same order: reward, reward_parts,
 # unscored ("" with a reward) and whatever else should stand in rollouts.jsonl.
 GradeGroup = Callable[[list[dict[str, Any]]], Awaitable[list[dict[str, Any]]]]
+
+
+def resources_of(rollout_id: str, resources: Mapping[str, Any]) -> dict[str, Any]:
+    """The resources of a rollout: of several gateways the one that its id says, under the name of the one."""
+    names = sorted(name for name in resources if name == MAIN_LLM or name.startswith(OTHER_LLM))
+    own = {MAIN_LLM: resources[names[crc32(rollout_id.encode()) % len(names)]]} if names else {}
+    return {name: resource for name, resource in resources.items() if name not in names} | own
 
 
 def broken_tools(rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, str]]:

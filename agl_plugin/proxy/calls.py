@@ -96,6 +96,7 @@ class Address:
     url: str
     model: str
     headers: dict[str, str]
+    is_far: bool = False  # on another machine than this gateway
     in_flight: int = 0
     last_used: int = 0
     rests_until_s: float = 0.0  # in time.monotonic(); above 0: no connection could be made the last time
@@ -276,8 +277,8 @@ class Calls:
         return await self._http_once.post(address.url, data=data(), **how)
 
     def _next_of(self, addresses: Sequence[Address], rollout: str) -> Address:
-        """The rollout's own, unless it is full; else the one with the fewest calls, and of those the one that was asked
-        longest ago; one that rests at last."""
+        """The rollout's own, unless it is full; else one of this machine, the one with the fewest calls, and of those
+        the one that was asked longest ago; one that rests at last."""
         now, home, most = time.monotonic(), self._homes.pop(rollout, None), self.per_engine or MOST_CALLS
 
         def rank(candidate: Address) -> tuple[float, ...]:
@@ -285,6 +286,7 @@ class Calls:
                 candidate.rests_until_s > now,
                 candidate.in_flight >= most,
                 candidate is not home,
+                candidate.is_far,
                 candidate.in_flight,
                 candidate.last_used,
             )

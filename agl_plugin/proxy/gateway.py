@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvloop
 from agentlightning.store.base import LightningStore
@@ -38,7 +39,8 @@ class Gateway:
 
     Where it serves say port, host and launch_mode, or launcher_args, as for agent-lightning's; both are a ValueError,
     and so is what `of_litellm` cannot mean here: retries, workers, callbacks. Without `plain_spans` token ids are
-    packed (tokens.py), which this project's readers take, and agent-lightning's do not.
+    packed (tokens.py), which this project's readers take, and agent-lightning's do not. Model servers at the address
+    `machine` come before others.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Gateway:
         drain_s: float = 60.0,
         calls_per_engine: int = 0,
         plain_spans: bool = True,
+        machine: str = "",
         **of_litellm: Any,
     ) -> None:
         refuse_litellm(of_litellm)
@@ -67,7 +70,7 @@ class Gateway:
             healthcheck_url=None if token() else ALIVE_PATH,  # the look would come without the token
             startup_timeout=START_LIMIT_S,
         )
-        self.store, self.server_launcher_args, self._drain_s = store, launcher_args, drain_s
+        self.store, self.server_launcher_args, self._drain_s, self.machine = store, launcher_args, drain_s, machine
         self._calls: Any = Calls(
             gate=gate or Gate(), log_probs=log_probs, per_engine=calls_per_engine, packs=not plain_spans
         )
@@ -93,7 +96,8 @@ class Gateway:
                 if key := params.get("api_key"):
                     headers["Authorization"] = f"Bearer {key}"
                 model = params["model"].removeprefix("hosted_vllm/")
-                address = Address(f"{base.rstrip('/')}/chat/completions", model, headers)
+                is_far = urlsplit(base).hostname != self.machine
+                address = Address(f"{base.rstrip('/')}/chat/completions", model, headers, is_far)
                 addresses.setdefault(entry["model_name"], []).append(address)
         self._calls.route(addresses)
 

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from foundation import run_folder
 from foundation.command import with_flags
-from foundation.console import Heartbeat, notes
+from foundation.console import Heartbeat, notes, tell
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -31,7 +31,6 @@ from sql_agent.agent.toolset import databases_of
 from sql_agent.agent.view import Outcome, as_json, clean, show, summary_line
 from sql_agent.config import (
     AgentTree,
-    ModelConfig,
     TrainConfig,
     agent_config,
     build_config,
@@ -44,6 +43,7 @@ from sql_agent.config.commands import TRY
 from sql_agent.data.bundled import ensure_bundled, ensure_databases
 from sql_agent.data.dataset import load_questions
 from sql_agent.errors import Fault, LLMFault
+from sql_agent.evaluation.targets import look_at, model_folder, settings_for
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_scorers
 from sql_agent.scoring.reward import score
@@ -63,12 +63,16 @@ TINY_RECIPE = "smoke_cpu"
 def resolve_config(
     recipe: str, assignments: list[str], *, database: Path | None, model: str, endpoint: bool
 ) -> TrainConfig:
-    """defaults < recipe < --model, --database < --set, the prompt decided. Raises UserError."""
+    """defaults < recipe, or what a run was trained with < --model, --database < --set, the prompt decided. Raises
+    UserError."""
+    if "://" in model and not endpoint:
+        raise UserError(f"--model {model}: a running server is named by --base-url, and its model by --model")
     tiny = not endpoint and not model
     flags: dict[str, dict[str, str]] = {"model": {"path": model}} if model and not endpoint else {}
     if database is not None:
         flags["database"] = {"path": str(database.expanduser().absolute())}
-    base = load_recipe(recipe or TINY_RECIPE) if recipe or tiny else {}
+    brought = {} if endpoint else settings_for([model])
+    base = load_recipe(recipe or TINY_RECIPE) if recipe or tiny else brought
     config = build_config(
         base, command_tree(TRY, assignments, recipe=recipe or (TINY_RECIPE if tiny else ""), flags=flags)
     )
@@ -94,12 +98,15 @@ def choose_questions(texts: list[str], file: Path | None, *, limit: int | None) 
 
 @contextmanager
 def own_server(config: TrainConfig) -> Iterator[Server]:
-    """vLLM with the configured model, or with the tiny policy. Raises UserError or LLMFault."""
-    if not config.model.path:
+    """vLLM with the configured model, a run's, or the tiny policy. Raises UserError or LLMFault."""
+    if path := config.model.path:
+        folder = model_folder(look_at(path, config, option="--model"), tell=tell)
+    else:
         notes.print("no endpoint and no --model: the tiny policy answers, as newly trained as it is found here")
         if not config.model.tiny and "sql" not in config.agent.tools:
             notes.print("it knows the SQL tool alone, and none of this recipe: name a --base-url or a --model")
-    folder = (None if config.model.path else trained_tiny_policy(config.trainer.runs)) or model_folder(config.model)
+        folder = trained_tiny_policy(config.trainer.runs) or models.model_folder(config.model, tiny=True)
+    assert folder is not None
     notes.print(f"model {folder}", markup=False)
     device = "CPU" if models.on_cpu(config.trainer.device) else "GPU"
     starting = f"starting vLLM with {folder.name} on the {device}"
@@ -121,14 +128,6 @@ def trained_tiny_policy(runs: Path) -> Path | None:
         if is_tiny and (exported / "config.json").is_file():
             return exported
     return None
-
-
-def model_folder(model: ModelConfig) -> Path:
-    """The folder to serve. Raises UserError."""
-    try:
-        return models.model_folder(model, tiny=not model.path)
-    except UserError as exc:
-        raise UserError(f"{exc}. To ask a running server instead, name it with --base-url") from exc
 
 
 async def ask_one(
@@ -173,7 +172,7 @@ def try_out(
     scoring = scoring_of(config)
     check_scorers(questions, scoring)
 
-    def tell(outcome: Outcome, number: int) -> None:
+    def show_one(outcome: Outcome, number: int) -> None:
         if as_lines:
             # ASCII: a lone surrogate in an answer could not be written as UTF-8.
             print(json.dumps(as_json(outcome)), flush=True)
@@ -187,7 +186,7 @@ def try_out(
             about = f"model {llm.model} at {llm.base_url}; judge: {scoring.judge_name}"
             data = "; ".join(f"{name}: {path}" for name, path in databases_of(config).items()) or "no database"
             notes.print(clean(f"{about}; prompt: {config.agent.system_prompt}; {data}"), markup=False, style="dim")
-            outcomes = asyncio.run(ask_all(questions, llm, runner=runner, scoring=scoring, tell=tell))
+            outcomes = asyncio.run(ask_all(questions, llm, runner=runner, scoring=scoring, tell=show_one))
             (notes if as_lines else out).print(f"\n{summary_line(outcomes)}", markup=False, soft_wrap=True)
             if n_left := len(questions) - len(outcomes):
                 notes.print(f"{n_left} question(s) were not asked: they would fail in the same way")
@@ -199,7 +198,7 @@ class ChatFlags:
     """Who answers, and how. The command line of `agentgrpo chat`."""
 
     model: Annotated[
-        str, typer.Option(help="model folder or hub name; with --base-url: its name there (or OPENAI_MODEL)")
+        str, typer.Option(help="run, model folder or hub name; with --base-url: its name there (or OPENAI_MODEL)")
     ] = ""
     base_url: Annotated[str, typer.Option(envvar="OPENAI_BASE_URL", help='OpenAI-compatible address; "": none')] = ""
     api_key: Annotated[str, typer.Option(envvar="OPENAI_API_KEY", help="key of the address", show_default=False)] = ""

@@ -215,6 +215,7 @@ def run(source: Path, out: Path, *, dtype: Precision, evaluation: Path | None = 
     console.print(f"logits: differ by {exported.gap:.2g} of the largest, in {exported.dtype}", markup=False)
     serve = f"agentgrpo serve --model {folder} --set rollout.tool_parser={exported.parser}"
     console.print(f"serve: {serve}    (elsewhere: the line in its README.md)", markup=False)
-    console.print(f"try:   agentgrpo ask --model {folder}", markup=False)
+    # The folder is a model alone; the run has prompt, tools and database too.
+    console.print(f"try:   agentgrpo ask --model {shlex.quote(str(source))}", markup=False)
     console.print(f"model: {exported.folder}", markup=False)
     return 0, exported.folder

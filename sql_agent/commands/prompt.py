@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from openai import AsyncOpenAI
 
-from foundation.console import notes
+from foundation.console import notes, tell
 from foundation.errors import RunError, UserError
 from reward_client import needed_endpoints
 from reward_client.schema import JudgeEndpoint
@@ -100,7 +100,7 @@ def prompt(
     editor = needed_endpoints("optimising model")[0]
     target = look_at(model, config, option="--model")
     rows = questions(target, train=train, val=val)
-    with closing(scoring_of(target.config)) as scoring, running(target, tell=_tell) as server:
+    with closing(scoring_of(target.config)) as scoring, running(target, tell=tell) as server:
         check_judge(scoring)
         for part in rows:
             check_gradable(part, scoring, source="questions")
@@ -111,7 +111,3 @@ def prompt(
         notes.print(f"error: ended early: {ended}", markup=False)
     print(f"prompt: {folder / BEST}" if (folder / BEST).exists() else "prompt: none")
     return int(bool(ended))
-
-
-def _tell(text: str, detail: str = "") -> None:
-    notes.print(f"{text}{detail}", markup=False)

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 from starlette.types import ASGIApp
 
-from foundation.console import notes
+from foundation.console import tell
 from foundation.errors import UserError
 from foundation.http_gate import Traffic, checked_token
 from foundation.http_server import run
@@ -89,22 +89,17 @@ def serve(
     return _serve_agent(looked_at, host or "127.0.0.1", port, **names, limits=limits, page=bool(page))
 
 
-def _tell(text: str, detail: str = "") -> None:
-    if not detail:
-        notes.print(text, markup=False)
-
-
 def _serve_model(target: Target, model: str, port: int) -> None:
-    folder = model_folder(target, tell=_tell)
+    folder = model_folder(target, tell=tell)
     if folder is None:
         raise UserError(
             f"--model {model}: is served already; name a run, a folder or a hub name, or put the agent in front of it "
             "with --as-agent"
         )
-    _tell(f"starting vLLM with {folder.name}")
+    tell(f"starting vLLM with {folder.name}")
     with serve_model(folder, target.config, port=port) as server:
         flags = f"--base-url {server.base_url} --model {server.model}"
-        _tell(f"try:   agentgrpo ask {flags} --set agent.system_prompt={target.config.agent.system_prompt}")
+        tell(f"try:   agentgrpo ask {flags} --set agent.system_prompt={target.config.agent.system_prompt}")
         print(f"serving {server.model} at {server.base_url}", flush=True)
         server.process.wait()
         raise LLMFault(server.why_it_died())
@@ -129,8 +124,8 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
     listener, traffic = bind(host, port), Traffic()
     with EpisodeRunner(agent_config(target.config, agent)) as runner, ExitStack() as stack:
         check_runner(runner, db_id)
-        _tell("starting the model" if target.llm is None else f"model {target.text}")
-        with running(target, tell=_tell) as model:
+        tell("starting the model" if target.llm is None else f"model {target.text}")
+        with running(target, tell=tell) as model:
             llm = model.llm.sampled(target.config.rollout.evaluation)
             answerer = Answerer(runner, llm, db_id, vote=target.config.serve.vote)
             keep_file = target.config.serve.keep
@@ -140,7 +135,7 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
             app: ASGIApp = api.app(traffic, token=token)
             if with_page:
                 app = with_page(app, f"{address}/v1", is_kept=bool(keep_file))
-                _tell(f"page at {address}/page")
+                tell(f"page at {address}/page")
             listener.listen()  # whoever reads the next line and calls is kept waiting, and not refused
             need = "needed" if token else "not needed"
             print(f"serving the agent {llm.model} at {address}/v1, token {need}", flush=True)

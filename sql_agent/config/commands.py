@@ -91,7 +91,7 @@ READERS |= {
     f"rollout.{name}": {GRPO}
     for name in (
         *("n_runners", "runner_concurrency", "tensor_parallel", "proxy", "poll_interval_s", "calls_per_engine"),
-        *("plain_spans", "async_groups", "max_staleness"),
+        *("plain_spans", "gateways", "async_groups", "max_staleness"),
     )
 }
 READERS |= {f"rollout.{name}": SERVERS for name in ("max_num_seqs", "gpu_memory_utilization")}

@@ -98,6 +98,11 @@ class RolloutConfig(Sampling):
         description="LLM proxy between agents and vLLM: this project's gateway, or agent-lightning's on LiteLLM, which "
         "costs some forty times the CPU and knows other APIs than chat completions too",
     )
+    gateways: Literal["one", "per_node"] = Field(
+        default="one",
+        description="a gateway where the run is started, or one on each of trainer.n_nodes machines, for a part of the "
+        "rollouts and by the engines beside it; all must reach the store",
+    )
     sampler_logprobs: bool = Field(
         default=True, description="let vLLM return the log-probability of each sampled token, and compare (sampler/...)"
     )

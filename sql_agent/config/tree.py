@@ -140,6 +140,11 @@ class TrainConfig(AgentTree):
                 f"rollout.calls_per_engine = {rollout.calls_per_engine} is the gateway's, and rollout.proxy = "
                 f"{rollout.proxy} has no such limit: leave it out, or set rollout.proxy = gateway"
             )
+        if rollout.gateways != "one" and (rollout.proxy != "gateway" or trainer.n_nodes == 1):
+            raise ValueError(
+                f"rollout.gateways = {rollout.gateways} with rollout.proxy = {rollout.proxy} and trainer.n_nodes = "
+                f"{trainer.n_nodes}: it needs rollout.proxy = gateway and several machines; leave it at one"
+            )
         if n := rollout.async_groups:
             for key, wrong, remedy in (
                 ("rollout.proxy", rollout.proxy != "gateway", "gateway, which tells the weights of each call"),

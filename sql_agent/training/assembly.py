@@ -71,6 +71,7 @@ def daemon_options(rollout: RolloutConfig, store: StoreConfig, *, seed: int, sco
         proxy=rollout.proxy,
         proxy_host=store.proxy_host,
         proxy_port=store.proxy_port,
+        gateways=rollout.gateways,
         grade_group=grader_of(scoring),
         resample=rollout.resample_flat_groups,
         log_probs=rollout.sampler_logprobs,

@@ -16,7 +16,7 @@ import agentlightning as agl
 from agentlightning.types import AttemptedRollout, NamedResources, Rollout, SpanCoreFields
 
 from foundation.marks import Marks
-from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, SEED_KEY, UNSCORED_KEY
+from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, MAIN_LLM, RECORD_KEY, SEED_KEY, UNSCORED_KEY
 from foundation.seeds import call_seeds
 from foundation.store_token import token
 from sql_agent.agent.endpoint import LLMEndpoint
@@ -78,7 +78,7 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
     ) -> list[SpanCoreFields]:
         """One episode on one row; the mode of the rollout decides how it is sampled."""
         question = Question.model_validate(task)
-        llm = self._endpoint(cast(agl.ProxyLLM, resources["main_llm"]), cast(AttemptedRollout, rollout))
+        llm = self._endpoint(cast(agl.ProxyLLM, resources[MAIN_LLM]), cast(AttemptedRollout, rollout))
         episode, reward = await self.run(question, llm, in_group=rollout.mode == "train")
         return to_spans(rollout_record(question, episode, reward))
 

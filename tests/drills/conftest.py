@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,3 +124,9 @@ def until(done: Callable[[], bool], *, timeout_s: float = STEP_S) -> None:
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def taken(path: Path) -> int:
+    """How many rollouts a runner has taken."""
+    with closing(sqlite3.connect(path)) as store:
+        return store.execute("SELECT count(*) FROM attempts").fetchone()[0]

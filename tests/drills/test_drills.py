@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from foundation import run_folder
 from foundation.files import read_lines
 from foundation.net import free_port
 from sql_agent.tiny_policy.build import ensure_tiny_policy
-from tests.drills.conftest import SMALL, START_S, Training, gone, training, until
+from tests.drills.conftest import SMALL, START_S, Training, gone, taken, training, until
 
 pytestmark = pytest.mark.slow
 
@@ -81,12 +79,6 @@ def test_a_run_goes_on_over_a_store_that_is_killed(tmp_path: Path) -> None:
     assert run.process.returncode == 0 and summary["status"] == "finished", text
     assert len({row["rollout_id"] for row in rows}) == len(rows) == summary["rollouts"] == 16
     assert summary["scored"] == 16
-
-
-def taken(path: Path) -> int:
-    """How many rollouts a runner has taken."""
-    with closing(sqlite3.connect(path)) as store:
-        return store.execute("SELECT count(*) FROM attempts").fetchone()[0]
 
 
 def test_a_vllm_that_dies_is_named(tmp_path: Path) -> None:

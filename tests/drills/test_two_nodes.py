@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -17,7 +18,7 @@ from foundation import run_folder
 from foundation.environment import COMMON_ENV
 from foundation.net import free_port
 from sql_agent.tiny_policy.build import ensure_tiny_policy
-from tests.drills.conftest import END_S, training, until
+from tests.drills.conftest import END_S, START_S, taken, training, until
 
 pytestmark = pytest.mark.slow
 HEAD, OTHER = "127.0.0.2", "127.0.0.3"
@@ -53,6 +54,12 @@ def n_alive(address: str) -> int:
     ]
     done = subprocess.run(look, capture_output=True, text=True, env={**os.environ, "RAY_ADDRESS": address})
     return int(done.stdout.split()[-1]) if done.returncode == 0 else 0
+
+
+def listening(process: psutil.Process) -> str:
+    """host:port where it waits for connections."""
+    (place,) = {c.laddr for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+    return f"{place.ip}:{place.port}"
 
 
 @pytest.fixture
@@ -92,6 +99,27 @@ def test_a_run_over_two_nodes_names_the_one_that_dies_and_goes_on_when_it_is_bac
             summary = run.summary()
     assert summary["status"] == "finished" and summary["last_step"] == 3
     assert summary["scored"] == summary["rollouts"] > 0
+
+
+def test_each_node_has_a_gateway_and_a_run_goes_on_over_one_that_is_killed_in_mid_step(
+    tmp_path: Path, head: str
+) -> None:
+    ensure_tiny_policy(1)
+    sizes = ["--set", "trainer.n_nodes=2", "--set", "trainer.max_steps=2", "--set", "rollout.group_size=16"]
+    with node(tmp_path / "other.log", OTHER, f"--address={head}") as other:
+        until(lambda: n_alive(head) == 2, timeout_s=END_S)
+        with training(tmp_path / "runs", *sizes, "--set", "rollout.gateways=per_node") as run:
+            until(lambda: taken(tmp_path / "store.db") > 0 or run.process.poll() is not None, timeout_s=2 * START_S)
+            (host,) = [p for p in other.children(recursive=True) if p.name().startswith("ray::GatewayHost")]
+            (gateway,) = host.children()
+            calls = httpx.get(f"http://{listening(gateway)}/metrics", trust_env=False).text
+            gateway.kill()
+            text = run.end()
+            summary = run.summary()
+    assert run.process.returncode == 0 and summary["status"] == "finished", text
+    assert summary["rollouts"] == summary["scored"] == 64 and summary["last_step"] == 2
+    assert "warning: step 1: the LLM proxy died 1 x and was started again" in text
+    assert f'gateway_in_flight{{address="http://{OTHER}:' in calls
 
 
 def test_too_few_machines_are_named_before_a_run_waits_for_them(tmp_path: Path, head: str) -> None:

@@ -111,6 +111,13 @@ def test_litellms_proxy_has_no_limit_of_calls() -> None:
         build_config({"rollout": {"calls_per_engine": 3, "proxy": "litellm"}})
 
 
+@pytest.mark.parametrize("given", [{"proxy": "litellm"}, {}])
+def test_gateways_on_several_machines_need_machines_and_the_gateway(given: dict[str, str]) -> None:
+    n_nodes = 2 if given else 1
+    with pytest.raises(UserError, match=r"rollout\.gateways = per_node with rollout\.proxy = .*it needs"):
+        build_config({"rollout": {"gateways": "per_node", **given}, "trainer": {"n_nodes": n_nodes}})
+
+
 @pytest.mark.long
 def test_train_local_dry_run_trains_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     runs = tmp_path / "runs"

@@ -39,6 +39,7 @@ READ_ELSEWHERE = {
     "rollout.proxy": "assembly.daemon_options",
     "rollout.calls_per_engine": "assembly.daemon_options",
     "rollout.plain_spans": "assembly.daemon_options",
+    "rollout.gateways": "assembly.daemon_options",
     "rollout.rollout_timeout_s": "the daemon",
     "rollout.presence_penalty": "lit_agent",
     "rollout.frequency_penalty": "lit_agent",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from foundation.errors import UserError
+from sql_agent.commands.ask import resolve_config as asking
 from sql_agent.config import agents_of, build_config
 from sql_agent.evaluation import targets as eval_targets
 from sql_agent.evaluation.targets import Target, exported, label, look_at, settings_for
@@ -44,6 +45,12 @@ def test_a_run_is_its_newest_checkpoint_with_its_own_settings(tmp_path: Path) ->
     assert (target.kind, target.text) == ("checkpoint", str(run / "checkpoints" / "global_step_10"))
     assert (target.config.agent.max_turns, target.config.agent.system_prompt) == (3, "system_short")
     assert label(target) == "20260101-demo/global_step_10"
+
+
+def test_a_run_that_is_asked_or_talked_to_brings_its_prompt_and_settings(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    asked = asking("", ["agent.max_turns=7"], database=None, model=str(run), endpoint=False)
+    assert (asked.agent.system_prompt, asked.agent.max_turns, asked.model.path) == ("system_short", 7, str(run))
 
 
 @pytest.mark.parametrize("below", ["checkpoints", "checkpoints/global_step_2"])

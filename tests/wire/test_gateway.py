@@ -170,6 +170,17 @@ async def test_an_engine_has_as_many_calls_as_it_is_said_to_take() -> None:
             assert (one.most_open, other.most_open) == (3, 3)
 
 
+async def test_an_engine_of_the_gateways_machine_comes_before_one_elsewhere_until_it_is_full() -> None:
+    with openai_server(slow) as near, openai_server(slow) as far:
+        elsewhere = far.base_url.replace("127.0.0.1", "localhost")
+        async with serving(elsewhere, near.base_url, calls_per_engine=3, machine="127.0.0.1") as running:
+            urls = [(await running.attempt())[1] for _ in range(5)]
+            await asyncio.gather(*(running.call(url) for url in urls[:3]))
+            assert (near.most_open, far.most_open) == (3, 0)
+            await asyncio.gather(*(running.call(url) for url in urls))
+            assert (near.most_open, far.most_open) == (3, 2)
+
+
 @pytest.mark.long
 async def test_calls_go_where_the_fewest_are() -> None:
     def slower(request: dict[str, Any]) -> Answer:

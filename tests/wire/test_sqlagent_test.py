@@ -250,7 +250,8 @@ def test_endpoint_from_the_environment(scripted: FakeServer, database: Path, mon
         (["--base-url", "http://x/v1", "--model", "m", "--recipe", "none"], "no such recipe"),
         (["--base-url", "http://x/v1", "--model", "m", "--file", "none.jsonl"], "does not exist"),
         (["--base-url", "http://x/v1", "--model", "m", "--question", " "], "--question: empty"),
-        (["--model", "./no-such-folder"], "name it with --base-url"),
+        (["--model", "./no-such-folder"], "A target is a run folder"),
+        (["--model", "m@http://127.0.0.1:1/v1"], "named by --base-url, and its model by --model"),
     ],
 )
 def test_wrong_input_is_named(flags: list[str], text: str) -> None:
