@@ -142,8 +142,8 @@ class TrainConfig(AgentTree):
             )
         if rollout.gateways != "one" and (rollout.proxy != "gateway" or trainer.n_nodes == 1):
             raise ValueError(
-                f"rollout.gateways = {rollout.gateways} with rollout.proxy = {rollout.proxy} and trainer.n_nodes = "
-                f"{trainer.n_nodes}: it needs rollout.proxy = gateway and several machines; leave it at one"
+                f"rollout.proxy = {rollout.proxy}, trainer.n_nodes = {trainer.n_nodes}: rollout.gateways = "
+                f"{rollout.gateways} needs rollout.proxy = gateway and several machines; leave it at one"
             )
         if n := rollout.async_groups:
             for key, wrong, remedy in (

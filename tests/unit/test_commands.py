@@ -114,7 +114,7 @@ def test_litellms_proxy_has_no_limit_of_calls() -> None:
 @pytest.mark.parametrize("given", [{"proxy": "litellm"}, {}])
 def test_gateways_on_several_machines_need_machines_and_the_gateway(given: dict[str, str]) -> None:
     n_nodes = 2 if given else 1
-    with pytest.raises(UserError, match=r"rollout\.gateways = per_node with rollout\.proxy = .*it needs"):
+    with pytest.raises(UserError, match=r"rollout\.gateways = per_node needs rollout\.proxy = gateway and several"):
         build_config({"rollout": {"gateways": "per_node", **given}, "trainer": {"n_nodes": n_nodes}})
 
 
