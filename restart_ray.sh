@@ -30,6 +30,7 @@ ray=$root/.venv/bin/ray
 
 unset RAY_ADDRESS # it would send `ray start --head` to another cluster
 export RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_MODE=${RAY_AUTH_MODE:-token}
+export RAY_worker_niceness=0 # else its workers, which are the training, wait for every other program of the machine
 if [ -n "$head" ]; then
   [ "$node_ip" != 127.0.0.1 ] || fail "RAY_HEAD=$head needs RAY_NODE_IP, this machine's address in their network" 2
   [ "$RAY_AUTH_MODE" = disabled ] || [ -n "${RAY_AUTH_TOKEN:-}" ] || [ -s ~/.ray/auth_token ] ||

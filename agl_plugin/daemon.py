@@ -59,7 +59,7 @@ from foundation.seeds import rollout_seed
 from foundation.store_token import check_host
 
 if TYPE_CHECKING:
-    from agl_plugin.run.node_gateways import Gates
+    from agl_plugin.run.node_gateways import NodeGateways
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class GrpoDaemon:
         gate = Gate()
         self.llm_proxy = _make_proxy(self.options, self.store, gate)
         self._one = self.options.gateways == "one"
-        self.gate: Gate | Gates = gate if self._one else self.llm_proxy.gate
+        self.gate: Gate | NodeGateways = gate if self._one else self.llm_proxy
         self._gateway = GatewayWatch(self.llm_proxy)
         self.grade_group = self.options.grade_group or _leave_unscored
         self.batched: Batched | None = None

@@ -146,6 +146,11 @@ class Gateway:
         """Whether it was started and not stopped, and its process lives, where it has one."""
         return self.server_launcher.is_running() and self.exit_code is None
 
+    def forget_if_ended(self) -> None:
+        """Where its process has ended, no call is in flight."""
+        if not self.is_running():
+            self._calls.gate.forget()
+
     @property
     def exit_code(self) -> int | None:
         """How its process ended, where it ended by itself."""

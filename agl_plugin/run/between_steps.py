@@ -18,12 +18,12 @@ from agl_plugin.proxy.gate import Gate
 from foundation.errors import RunError
 
 if TYPE_CHECKING:
-    from agl_plugin.run.node_gateways import Gates
+    from agl_plugin.run.node_gateways import NodeGateways
 
 DRAIN_LIMIT_S = 30.0
 
 
-def hold(gate: Gate | Gates, lives: Callable[[], bool], *, limit_s: float) -> None:
+def hold(gate: Gate | NodeGateways, lives: Callable[[], bool], *, limit_s: float) -> None:
     """Hold the gate, and wait until no call is in flight, the proxy has ended, or `limit_s` are over."""
     gate.hold()
     deadline = time.monotonic() + limit_s
@@ -31,7 +31,9 @@ def hold(gate: Gate | Gates, lives: Callable[[], bool], *, limit_s: float) -> No
         time.sleep(0.02)
 
 
-def drain(gate: Gate | Gates, abort: Callable[[], int], *, held: bool = False, limit_s: float = DRAIN_LIMIT_S) -> int:
+def drain(
+    gate: Gate | NodeGateways, abort: Callable[[], int], *, held: bool = False, limit_s: float = DRAIN_LIMIT_S
+) -> int:
     """Close the gate, unless it is `held`, `abort` until no call is in flight, and tell how many were aborted.
 
     RunError after `limit_s`.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import ray
 from agentlightning.types import LLM
@@ -53,105 +53,87 @@ class GatewayHost:
         return await value if inspect.isawaitable(value) else value
 
 
-class _All:
-    """The same part of the gateway here, and of those on the other machines."""
-
-    def __init__(self, part: str, here: Any, hosts: Sequence[Any]) -> None:
-        self._part, self._here, self._hosts = part, here, hosts
-
-    def _asked(self, name: str, *args: Any, **kwargs: Any) -> list[Any]:
-        """What each says or does, this one's first."""
-        value = getattr(self._here, name)
-        return [value(*args, **kwargs) if callable(value) else value, *self._told(name, *args, **kwargs)]
-
-    def _told(self, name: str, *args: Any, **kwargs: Any) -> list[Any]:
-        return ray.get([host.ask.remote(self._part, name, *args, **kwargs) for host in self._hosts])
-
-
-class Gates(_All):
-    """The gates of all machines, as the trainer asks one (agl_plugin.proxy.gate)."""
-
-    @property
-    def in_flight(self) -> int:
-        """Calls that are not answered yet, at any of them."""
-        return sum(self._asked("in_flight"))
-
-    @property
-    def refused(self) -> int:
-        """Calls that came while they were closed."""
-        return sum(self._asked("refused"))
-
-    @property
-    def weights(self) -> int:
-        """With which weights they were opened."""
-        return self._here.weights
-
-    def open(self, *, weights: int = 0) -> None:
-        """Let calls pass."""
-        self._asked("open", weights=weights)
-
-    def close(self) -> None:
-        """Refuse calls from now on."""
-        self._asked("close")
-
-    def hold(self) -> None:
-        """Let calls wait from now on."""
-        self._asked("hold")
-
-    def forget(self) -> None:
-        """Nothing: a gateway whose process ended forgets as it is started again."""
-
-
-class NodeGateways(_All):
-    """The gateway here and one on each other machine, as the trainer asks one (agl_plugin.proxy.gateway).
-
-    `options` are those of the gateways that no machine has for itself.
+class NodeGateways:
+    """The gateway here, `gateway`, and one on each other machine, as the trainer asks one and its gate
+    (agl_plugin.proxy.gateway, agl_plugin.proxy.gate). `options` are those that all gateways have.
     """
 
-    def __init__(self, here: Gateway, gate: Gate, options: dict[str, Any]) -> None:
-        store: Any = here.store
+    def __init__(self, gateway: Gateway, gate: Gate, options: dict[str, Any]) -> None:
         nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
-        here.machine = nodes.pop(ray.get_runtime_context().get_node_id())
+        gateway.machine = nodes.pop(ray.get_runtime_context().get_node_id())
         make: Any = ray.remote(num_cpus=0)(GatewayHost)
-        self._machines = list(nodes.values())
-        hosts = [
-            make.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
-                machine, store, options
+        self._here = {"gateway": gateway, "gate": gate}
+        self._hosts = {
+            machine: make.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
+                machine, gateway.store, options
             )
             for node, machine in nodes.items()
-        ]
-        ray.get([host.reach.remote() for host in hosts])
-        super().__init__("gateway", here, hosts)
-        self.gate = Gates("gate", gate, hosts)
-        self._to_start = [True] * (1 + len(hosts))
+        }
+        ray.get([host.reach.remote() for host in self._hosts.values()])
+        self._due = [True] * (1 + len(nodes))  # to be started, for the servers that they have by now
+
+    def _asked(self, part: Literal["gateway", "gate"], name: str, *args: Any, **kwargs: Any) -> list[Any]:
+        """What each of them says or does, that here first."""
+        value = getattr(self._here[part], name)
+        here = value(*args, **kwargs) if callable(value) else value
+        return [here, *ray.get([host.ask.remote(part, name, *args, **kwargs) for host in self._hosts.values()])]
 
     def update_model_list(self, model_list: Sequence[Any]) -> None:
         """Other model servers, from the next start on."""
-        self._asked("update_model_list", model_list)
-        self._to_start = [True] * len(self._to_start)
+        self._asked("gateway", "update_model_list", model_list)
+        self._due = [True] * len(self._due)
 
     async def restart(self) -> None:
         """Start those again that have other servers to serve, or have ended."""
-        ended = [not lives for lives in self._asked("is_running")]
-        (here, *hosts) = [a or b for a, b in zip(ended, self._to_start, strict=True)]
-        waiting = [host.ask.remote("gateway", "restart") for host, due in zip(self._hosts, hosts, strict=True) if due]
-        await asyncio.gather(*waiting, *([self._here.restart()] if here else []))
-        self._to_start = [False] * len(self._to_start)
-
-    async def stop(self) -> None:
-        """Let calls in flight end, send the spans that wait, and end."""
-        await asyncio.gather(self._here.stop(), *(host.ask.remote("gateway", "stop") for host in self._hosts))
+        ended = [not runs for runs in self._asked("gateway", "is_running")]
+        here, *others = [is_due or has_ended for is_due, has_ended in zip(self._due, ended, strict=True)]
+        starts = [self._here["gateway"].restart()] if here else []
+        hosts = zip(self._hosts.values(), others, strict=True)
+        await asyncio.gather(*starts, *(host.ask.remote("gateway", "restart") for host, due in hosts if due))
+        self._due = [False] * len(self._due)
 
     def is_running(self) -> bool:
         """Whether all serve."""
-        return all(self._asked("is_running"))
+        return all(self._asked("gateway", "is_running"))
 
     @property
     def exit_code(self) -> int | None:
         """How the process of one ended, where one did."""
-        return next((code for code in self._asked("exit_code") if code is not None), None)
+        return next((code for code in self._asked("gateway", "exit_code") if code is not None), None)
 
     def as_resources(self, sampling_parameters: dict[str, Any]) -> dict[str, LLM]:
         """The resource of each, by the names that `resources_of` knows."""
-        names = [MAIN_LLM, *(f"{OTHER_LLM}{machine}" for machine in self._machines)]
-        return dict(zip(names, self._asked("as_resource", sampling_parameters=sampling_parameters), strict=True))
+        names = [MAIN_LLM, *(f"{OTHER_LLM}{machine}" for machine in self._hosts)]
+        resources = self._asked("gateway", "as_resource", sampling_parameters=sampling_parameters)
+        return dict(zip(names, resources, strict=True))
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that are not answered yet, at any of them."""
+        return sum(self._asked("gate", "in_flight"))
+
+    @property
+    def refused(self) -> int:
+        """Calls that came while their gates were closed."""
+        return sum(self._asked("gate", "refused"))
+
+    @property
+    def weights(self) -> int:
+        """With which weights the gates were opened."""
+        return self._here["gate"].weights
+
+    def open(self, *, weights: int = 0) -> None:
+        """Let calls pass."""
+        self._asked("gate", "open", weights=weights)
+
+    def close(self) -> None:
+        """Refuse calls from now on."""
+        self._asked("gate", "close")
+
+    def hold(self) -> None:
+        """Let calls wait from now on."""
+        self._asked("gate", "hold")
+
+    def forget(self) -> None:
+        """Of those whose process has ended nothing is in flight."""
+        self._asked("gateway", "forget_if_ended")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
@@ -17,6 +19,7 @@ import pytest
 from foundation import run_folder
 from foundation.environment import COMMON_ENV
 from foundation.net import free_port
+from foundation.rollout_keys import OTHER_LLM
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from tests.drills.conftest import END_S, START_S, taken, training, until
 
@@ -56,10 +59,11 @@ def n_alive(address: str) -> int:
     return int(done.stdout.split()[-1]) if done.returncode == 0 else 0
 
 
-def listening(process: psutil.Process) -> str:
-    """host:port where it waits for connections."""
-    (place,) = {c.laddr for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
-    return f"{place.ip}:{place.port}"
+def gateway_at(machine: str, store: Path) -> str:
+    """The address of a machine's gateway, of which the runners know from the store."""
+    with closing(sqlite3.connect(store)) as rows:
+        (text,) = rows.execute("SELECT data FROM resources ORDER BY id DESC LIMIT 1").fetchone()
+    return json.loads(text)["resources"][f"{OTHER_LLM}{machine}"]["endpoint"]
 
 
 @pytest.fixture
@@ -68,7 +72,7 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         monkeypatch.setenv("RAY_TMPDIR", folder)  # a short path, for its sockets
         monkeypatch.setenv("RAY_AUTH_TOKEN", os.urandom(16).hex())
-        for name, value in {**COMMON_ENV, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1"}.items():
+        for name, value in {**COMMON_ENV, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1", "RAY_worker_niceness": "0"}.items():
             monkeypatch.setenv(name, value)
         address = f"{HEAD}:{free_port()}"
         with node(tmp_path / "head.log", HEAD, "--head", f"--port={address[10:]}", "--include-dashboard=false"):
@@ -112,7 +116,7 @@ def test_each_node_has_a_gateway_and_a_run_goes_on_over_one_that_is_killed_in_mi
             until(lambda: taken(tmp_path / "store.db") > 0 or run.process.poll() is not None, timeout_s=2 * START_S)
             (host,) = [p for p in other.children(recursive=True) if p.name().startswith("ray::GatewayHost")]
             (gateway,) = host.children()
-            calls = httpx.get(f"http://{listening(gateway)}/metrics", trust_env=False).text
+            calls = httpx.get(f"{gateway_at(OTHER, tmp_path / 'store.db')}/metrics", trust_env=False).text
             gateway.kill()
             text = run.end()
             summary = run.summary()
