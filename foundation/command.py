@@ -7,6 +7,7 @@ command prints, and where, is its own.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import inspect
 import os
@@ -47,6 +48,10 @@ OLD_NAMES = {
     "--resume-checkpoint": "--resume",
     "--external-store-address": "--store",
 }
+OF_FILES = {
+    errno.ENOSPC: "its disk is full: free some space, or name a folder on another disk",
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "name a path that this user may use"),
+}
 ClickException: Any = typer.BadParameter.mro()[2]  # of click, or of the copy that Typer brings
 LATEST = "PATH|latest"  # the metavar of an option that may stand alone
 type Table = Mapping[str, tuple[str | Table, str]]
@@ -80,7 +85,8 @@ def _told(exc: Exception) -> tuple[str, int]:
     if isinstance(exc, ModuleNotFoundError):
         return f"{exc}; run `make setup`, or install the extra that has it (docs/00-install.md)", 1
     if isinstance(exc, OSError):
-        return str(exc), 2
+        remedy = OF_FILES.get(exc.errno or 0, "name another path" if exc.filename else "")
+        return f"{exc}{remedy and f'; {remedy}'}", 2
     return f"{type(exc).__name__}: {exc}. This is a defect; its traceback: {_kept(exc)}", 1
 
 

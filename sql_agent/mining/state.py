@@ -86,6 +86,9 @@ def begin(folder: Path, settled: Settled) -> State:
             raise UserError(f"--out {folder}: is not empty, and nothing is written over; name another")
         state = State(settled=settled)
         save(folder, state)
+    if [path.name for path in folder.iterdir()] == [STATE] and not state.questions:
+        state.settled = settled  # nothing was made of what was asked for before
+        save(folder, state)
     old, new = state.settled.model_dump(), settled.model_dump()
     if differing := [name for name in new if old[name] != new[name]]:
         other = [name for name in differing if name not in ("size", "changed_ns")]

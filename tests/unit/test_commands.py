@@ -10,7 +10,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import typer
 
+from foundation.command import shown_errors
 from foundation.errors import UserError
 from sql_agent.commands import gsm8k
 from sql_agent.config import build_config, command_tree, known_keys, load_recipe, parse_assignment
@@ -155,3 +157,20 @@ def test_files_are_those_of_the_recipe_and_links_stay(tmp_path: Path, monkeypatc
 def test_set_takes_tables_of_toml() -> None:
     tree = parse_assignment('agent.mcp.files={command = "python", args = ["a.py"]}')
     assert build_config(tree).agent.mcp["files"].args == ["a.py"]
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (OSError(28, "No space left on device"), "No space left on device; its disk is full: free some space, or"),
+        (PermissionError(13, "Permission denied", "/x"), "Permission denied: '/x'; name a path that this user may use"),
+        (FileNotFoundError(2, "No such file or directory", "/x"), "No such file or directory: '/x'; name another path"),
+        (ConnectionRefusedError(111, "Connection refused"), "[Errno 111] Connection refused\n"),
+    ],
+)
+def test_what_the_system_refuses_is_told_with_a_remedy(
+    raised: OSError, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended, shown_errors():
+        raise raised
+    assert ended.value.exit_code == 2 and told in capsys.readouterr().err

@@ -612,6 +612,7 @@ def test_an_interrupted_stage_is_done_again_and_a_finished_one_is_not(
 
 def test_other_settings_another_database_and_a_foreign_folder_are_refused(tmp_path: Path, settled: Settled) -> None:
     begin(tmp_path / "a", settled)
+    (tmp_path / "a" / "phrased.jsonl").touch()
     for changed, told in (
         ({"seed": 2}, r"\(seed 1 is now 2\)"),
         ({"database": "x", "changed_ns": 1}, r"\(database '.*' is now 'x'\)"),
@@ -625,6 +626,14 @@ def test_other_settings_another_database_and_a_foreign_folder_are_refused(tmp_pa
         begin(tmp_path / "b", settled)
     with command.alone(tmp_path / "a"), pytest.raises(UserError, match="another"), command.alone(tmp_path / "a"):
         pass
+
+
+def test_a_command_that_failed_before_it_made_anything_may_be_given_otherwise(tmp_path: Path, settled: Settled) -> None:
+    begin(tmp_path / "a", settled.model_copy(update={"tables": ("shp",)}))
+    corrected = settled.model_copy(update={"tables": ("ship",)})
+    assert begin(tmp_path / "a", corrected).settled == corrected
+    state = read_state(tmp_path / "a")
+    assert state and state.settled == corrected
 
 
 def test_what_no_train_does_not_read_is_refused_before_the_database_is_read(path: Path, tmp_path: Path) -> None:
