@@ -76,7 +76,9 @@ def read_turns(path: Path) -> tuple[list[Turn], list[str]]:
             n_turns[session] = n_turns.get(session, 0) + 1
             turns.append(Turn(number, session, n_turns[session], OPENING.sub("", text)))
     if not turns:
-        raise UserError(f"{path}: no turn of a user in it. " + ("; ".join(bad[:5]) or "The file is empty"))
+        raise UserError(
+            f"{path}: no turn of a user in it. " + ("; ".join(bad[:5]) or "It is empty, or all of it is said by others")
+        )
     return turns, bad
 
 

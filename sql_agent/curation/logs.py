@@ -1,8 +1,10 @@
 """What users said in a chat log, whatever its format: docs/45-curate.md and tests/unit/test_chat_logs.py list them.
 
 Guarantees: a pure function of the file; a session that has another form is told with its place and what it has, never
-read as something else. A message counts as a user's by its role alone, so logs that give people names and no roles
-(WhatsApp, Telegram, Slack) are refused in these words. Not covered: audio, and which of two persons asks.
+read as something else. Messages are looked for in whatever a gateway or a trace put around them, but not in answers and
+tools; of edited messages those count that lead to the current one. A message counts as a user's by its role alone, so
+logs that give people names and no roles (WhatsApp, Telegram, Slack) are refused in these words. Not covered: audio, and
+which of two persons asks.
 """
 
 from __future__ import annotations
@@ -31,43 +33,73 @@ LISTS = [
     *("messages", "conversations", "conversation", "chat_messages", "contents", "turns", "dialogue", "dialog"),
     *("history", "events", "utterances", "items", "mapping", "transcript", "chosen", "data", "input"),
 ]
-INSIDE = ["request", "body", "inputs", "input", "payload", "chat", "params", "kwargs", "queryResult"]
-ROLES = ("role", "from", "sender", "author", "speaker", "event", "type")
-TEXTS = ("content", "value", "text", "parts", "message", "utterance", "body", "data")
-ASKED = ("instruction", "prompt", "question", "query", "queryText", "input", "user", "human", "问题", "提问")
+# What is around a request, and what holds answers and tools, in which nobody looks for a user.
+AROUND = re.compile(r"request|input|body|payload|^chat$|params|kwargs|queryResult|attributes", re.I)
+REPLIED = re.compile(
+    r"output|response|completion|choices|rejected|(?<!query)results?$|tools$|functions$|candidates", re.I
+)
+STEPS = {"tool", "retriever", "embedding", "parser", "reranker", "evaluator"}  # of a trace, which nobody asked
+ROLES = ("role", "from", "sender", "author", "speaker", "sender_type", "event", "type", "角色")
+TEXTS = ("content", "value", "text", "parts", "message", "utterance", "body", "msg", "data", "内容")
+ASKED = ("instruction", "prompt", "question", "query", "queryText", "input", "user", "human", "message", "问题", "提问")
 ANSWERED = {
-    *("output", "response", "completion", "answer", "target", "reply", "assistant", "bot", "gpt", "chosen"),
-    *("rejected", "responses", "fulfillmentText", "回答"),
+    *("answer", "target", "reply", "assistant", "bot", "gpt", "chosen", "fulfillmentText", "回答"),
+    "model",  # of a request that was logged alone
 }
-SESSIONS = ("session_id", "conversation_id", "sessionId", "conversationId", "uuid", "thread_id", "dialogue_id", "id")
-MARKED = re.compile(r"^[ \t]*(human|user|assistant|h|a|用户|患者|助手|医生|客服)[ \t]*[:：][ \t]*", re.I | re.M)
-NAMED = re.compile(r"^\[?\d{1,4}[./-]\d{1,2}[./-]\d{1,4},? .{4,14}?(?:\]| -) [^:\n]{1,40}: ", re.M)
+SESSIONS = (
+    *("session_id", "conversation_id", "sessionId", "conversationId", "uuid", "thread_id", "dialogue_id"),
+    *("trace_id", "traceId", "id"),
+)
+PEOPLE = {"from", "from_id", "user", "user_id", "author", "author_id", "requester_id", "sender_id"}
+STAMP = r"\[?\d{1,4}[./-]\d{1,2}[./-]\d{1,4},?[ T].{4,14}?(?:\]| -|(?<=\d\d)) "
+MARKED = re.compile(
+    rf"(?:^[ \t]*(?:{STAMP})?(?:[#*>][#*> ]*)?|###[ ]*)"
+    r"(human|user|customer|client|visitor|patient|assistant|bot|ai|agent|chatbot|doctor|[haq]|"
+    r"用户|患者|客户|助手|医生|客服|机器人)"
+    r"\**[ \t]*[:：]\**[ \t]*|<(?:\|im_start\||start_of_turn|\|start_header_id\|)>(\w+)(?:<\|end_header_id\|>)?\s",
+    re.I | re.M,
+)
+ASKERS = {*USERS, "h", "q"}
+MOST_DOTS = 9  # in a key of a trace
+BLANK = re.compile(r"[ \t\r\n]*")
+ENDED = re.compile(r"<\|(?:im_end|eot_id|endoftext)\|>|<end_of_turn>")
+NAMED = re.compile(rf"^{STAMP}[^:\n]{{1,40}}: ", re.M)
 WANTED = "it needs a list of messages with role and content (docs/45-curate.md has the formats)"
 NAMES = "gives people names and no roles, so nobody can tell who asks; write role (user, assistant) beside each message"
 
 
 def read_sessions(path: Path) -> Iterator[tuple[int, Any]]:
     """Each session of a log with its number from 1, or what is wrong with its line. Raises UserError for no log."""
-    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    if data[:4] in (b"PAR1", b"PK\x03\x04") or data[:2] == b"\x1f\x8b":
-        raise UserError(f"{path}: is packed or parquet; write the log as JSON, JSON lines, CSV or plain text")
+    with path.open("rb") as file:
+        head = file.read(4)
+        if head in (b"PAR1", b"PK\x03\x04") or head[:2] == b"\x1f\x8b":
+            raise UserError(f"{path}: is packed or parquet; write the log as JSON, JSON lines, CSV or plain text")
+        data = head + file.read()
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError as exc:
         if data.lstrip()[:1] not in (b"{", b"["):
             raise UserError(f"{path}: is no text in UTF-8 ({exc}); write it again in UTF-8") from exc
-        text = data.decode("utf-8", "replace")
+        text = data.decode("utf-8", "surrogateescape")  # its lines are told
     if path.suffix.lower() in (".csv", ".tsv"):
         head = text.partition("\n")[0]
         rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count))
+        known = {name.lower(): name for name in (*ROLES, *TEXTS, *ASKED, *ANSWERED, *SESSIONS, *LISTS)}
         try:
+            names = ((name or "").strip() for name in rows.fieldnames or [])
+            rows.fieldnames = [known.get(name.lower(), name) for name in names]
             yield from enumerate(rows, start=1)
         except csv.Error as exc:
             raise UserError(f"{path}: is no table that can be read ({exc}); write it again") from exc
-    elif text.lstrip()[:1] not in ("{", "["):
+    elif (text.lstrip()[:1] not in ("{", "[") or NAMED.match(text)) and path.suffix.lower() != ".jsonl":
         yield from _transcripts(path, text)
     else:
-        yield from _json(path, text)
+        for number, value in _json(path, text):
+            try:
+                sessions = _sessions(value)
+            except RecursionError:
+                sessions = []
+            yield from ((number, session) for session in sessions or [value])
 
 
 def _transcripts(path: Path, text: str) -> Iterator[tuple[int, Any]]:
@@ -80,30 +112,45 @@ def _transcripts(path: Path, text: str) -> Iterator[tuple[int, Any]]:
 def _json(path: Path, text: str) -> Iterator[tuple[int, Any]]:
     try:
         whole = json.loads(text)
+        text.encode("utf-8")
     except (ValueError, RecursionError) as exc:
         if text.lstrip().startswith("[") and "\n[" not in text.strip():
             raise UserError(f"{path}: begins as a JSON list and is none ({exc}); write it again") from exc
-        for number, line in enumerate(text.encode("utf-8").splitlines(), start=1):
-            if line.strip():
-                try:
-                    yield number, decode_line(line)
-                except BadLine as bad:
-                    yield number, bad
+        yield from _values(text)
         return
-    if isinstance(whole, dict):
-        sessions = next((whole[key] for key in ("sessions", "conversations", "chats") if _nested(whole.get(key))), None)
-        whole = [whole] if sessions is None else sessions
     # A list of messages is one session; of messages with sessions of their own, it is taken message by message.
     if isinstance(whole, list) and whole and all(isinstance(message, dict) and _role(message) for message in whole):
         whole = whole if any(key in whole[0] for key in SESSIONS[:-1]) or _messages(whole[0]) is not None else [whole]
-    yield from enumerate(whole, start=1)
+    yield from enumerate(whole if isinstance(whole, list) else [whole], start=1)
 
 
-def _nested(value: Any) -> bool:
-    """Whether a list holds sessions, each with messages of its own."""
-    return isinstance(value, list) and any(
-        isinstance(session, list) or isinstance(session, dict) and _messages(session) for session in value
-    )
+def _values(text: str) -> Iterator[tuple[int, Any]]:
+    """Each JSON value of a text, one a line or one behind the other, with its line, or what is wrong with the line."""
+    decode, at, number, failed_at = json.JSONDecoder().raw_decode, 0, 1, 0
+    while (start := _behind_blanks(text, at)) < len(text):
+        number += text.count("\n", at, start)
+        at = (text.find("\n", start) + 1 or len(text) + 1) - 1
+        if start >= failed_at:  # else a value over several lines was begun and broke off later
+            try:
+                at = decode(text, start)[1]
+            except (ValueError, RecursionError) as exc:
+                failed_at = getattr(exc, "pos", len(text))
+        try:
+            yield number, decode_line(text[start:at].encode("utf-8", "surrogateescape"))
+        except BadLine as bad:
+            yield number, bad
+        number += text.count("\n", start, at)
+
+
+def _sessions(value: Any, *, by_role: bool = False) -> list[Any]:
+    """What holds messages in a value: itself, or entries of its lists (pages of an API, spans of a trace)."""
+    if not isinstance(value, dict):
+        return [value] if isinstance(value, list) and (not by_role or _has_user(value)) else []
+    if _found(value) or not by_role and (_asked(value) or _role(value)):
+        return [value]
+    lists = [(key, inner) for place in _places(value) for key, inner in _searched(place) if isinstance(inner, list)]
+    # What a row of any other list asks may be asked of a tool.
+    return [session for key, inner in lists for row in inner for session in _sessions(row, by_role=key != "data")]
 
 
 def user_texts(number: int, session: Any) -> tuple[str, list[str]]:
@@ -114,8 +161,12 @@ def user_texts(number: int, session: Any) -> tuple[str, list[str]]:
     around = named.get("conversation")
     places = (named, around) if isinstance(around, dict) else (named,)
     name = next((str(place[key]) for place in places for key in SESSIONS if place.get(key)), f"line {number}")
-    texts = (" ".join(text.encode("utf-8", "replace").decode().split()) for text in _user_messages(session))
-    return name, [text for text in texts if text]
+    texts = (" ".join(_without_surrogates(text).split()) for text in _user_messages(session))
+    return _without_surrogates(name), [text for text in texts if text]
+
+
+def _without_surrogates(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def _user_messages(session: Any) -> list[str]:
@@ -125,50 +176,150 @@ def _user_messages(session: Any) -> list[str]:
         return _listed(session)
     if not isinstance(session, dict):
         raise ValueError(f"is a {type(session).__name__}, not a session")
-    messages = _messages(session)
-    if isinstance(messages, str):
-        return _marked(messages)
-    if messages is not None:
-        texts = _listed(messages)
-        # ChatGLM: the turns before stand in `history`, the last question beside it.
-        last = _asked(session) if messages is session.get("history") else ""
+    if found := _messages(session):
+        place, key, messages = found
+        texts = _marked(messages) if isinstance(messages, str) else _listed(messages)
+        # The turns before stand in `history`, the last question beside it.
+        last = _asked(place, answered=True) if "history" in key else ""
         return [*texts, last] if last else texts
     if _role(session):
         return _listed([session])
     if text := _asked(session):
         return [text]
     keys = ", ".join(map(str, session))[:200] or "nothing"
-    raise ValueError(f"has {keys}; {NAMES if 'user_id' in session or 'from_id' in session else WANTED}")
+    raise ValueError(f"has {keys}; {NAMES if _names_people(session) else WANTED}")
 
 
-def _messages(session: dict[str, Any]) -> Any:
-    """The messages of a session, however they are called, in what it wraps if need be; None for none."""
-    for key in LISTS:
-        value = session.get(key)
-        if key == "mapping" and isinstance(value, dict):  # ChatGPT's export: a tree of nodes
-            nodes = [node["message"] for node in value.values() if isinstance(node, dict) and node.get("message")]
-            return sorted(nodes, key=lambda message: message.get("create_time") or 0)
-        if isinstance(value, list) or key == "chosen" and isinstance(value, str) and MARKED.search(value):
+def _places(session: dict[str, Any], around: re.Pattern[str] = re.compile("")) -> Iterator[dict[str, Any]]:
+    """A session and the objects in it, the outer ones first, but no answers and tools."""
+    places = [session]
+    for place in places:
+        yield place
+        places += [inner for key, inner in _searched(place) if isinstance(inner, dict) and around.search(key)]
+
+
+def _searched(place: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What may hold messages: the lists of LISTS before others."""
+    for key in (*(key for key in LISTS if key in place), *(key for key in place if key not in LISTS)):
+        if isinstance(key, str) and not REPLIED.search(key):
+            yield key, _plain(place[key])
+
+
+def _plain(value: Any) -> Any:
+    """A value out of a JSON text, attributes of a trace as one object, and "a.b" in it as b in a."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
             return value
-        if key in ("messages", "conversations") and value is not None:
-            raise ValueError(f"{key} must be a list of objects with role and content, not a {type(value).__name__}")
-    inside = [session[key] for key in INSIDE if isinstance(session.get(key), dict)]
-    return next((messages for wrapped in inside if (messages := _messages(wrapped)) is not None), None)
+    if isinstance(value, list) and value and all(isinstance(p, dict) and {*p} == {"key", "value"} for p in value):
+        pairs = ((str(pair["key"]), pair["value"]) for pair in value)
+        value = {key: next(iter(told.values()), None) if isinstance(told, dict) else told for key, told in pairs}
+    if not isinstance(value, dict) or not any("." in str(name) for name in value):
+        return value
+    whole: dict[str, Any] = {}
+    for name, inner in value.items():
+        *path, last = str(name).split(".", MOST_DOTS)
+        place = whole
+        for step in path:
+            if not isinstance(place.get(step), dict):
+                place[step] = {}
+            place = place[step]
+        place[last] = inner
+    return whole
+
+
+def _found(session: dict[str, Any]) -> tuple[dict[str, Any], str, Any] | None:
+    """The messages of a session among which is one of a user, where they stand, and how they are called there."""
+    for place in _places(_plain(session)):
+        for key, value in _searched(place):
+            if isinstance(value, dict) and value and all(isinstance(node, dict) for node in value.values()):
+                value = _branch(value, place.get("current_node") or place.get("currentId"))
+            elif isinstance(value, dict) and _is_user(value):
+                value = [value]
+            if isinstance(value, list) and _has_user(value):
+                return place, key, value
+            if (
+                isinstance(value, str)
+                and key in (*LISTS, *TEXTS, *ASKED)
+                and not _role(place)
+                and _is_transcript(value)
+            ):
+                return place, key, value
+    return None
+
+
+def _branch(nodes: dict[str, Any], current: Any) -> list[Any]:
+    """Messages that stand by their ids: those that lead to the current one, where it is told, or all, by their time."""
+    left, path = dict(nodes), list[Any]()
+    while isinstance(current, str) and current in left:
+        path.append(left.pop(current))
+        current = path[-1].get("parent") or path[-1].get("parentId")
+    return path[::-1] or sorted(nodes.values(), key=_time)
+
+
+def _time(node: dict[str, Any]) -> float:
+    time = _unwrapped(node).get("create_time")
+    return time if isinstance(time, int | float) else 0
+
+
+def _unwrapped(message: Any) -> dict[str, Any]:
+    """A message out of what an exporter put around it."""
+    message = _plain(message)
+    inside = (message[key] for key in ("message", "kwargs") if isinstance(message.get(key), dict))
+    return next((inner for inner in map(_plain, inside) if _role(inner)), message)
+
+
+def _is_user(message: dict[str, Any]) -> bool:
+    message = _unwrapped(message)
+    return _role(message) in USERS and any(message.get(key) is not None for key in TEXTS)
+
+
+def _has_user(messages: list[Any]) -> bool:
+    return any(isinstance(m, dict) and _is_user(m) or isinstance(m, list) and _has_user(m) for m in messages)
+
+
+def _names_people(session: dict[str, Any]) -> bool:
+    """Whether people are named somewhere, as in logs of talks among them."""
+    values = (value for place in _places(session) for value in (place, *place.values()))
+    entries = (entry for value in values for entry in (value if isinstance(value, list) else [value]))
+    return any(isinstance(entry, dict) and PEOPLE & entry.keys() for entry in entries)
+
+
+def _messages(session: dict[str, Any]) -> tuple[dict[str, Any], str, Any] | None:
+    """The messages of a session, where they stand, and how they are called there; None for none."""
+    if found := _found(session):
+        return found
+    for place in _places(session, AROUND):
+        for key in LISTS:
+            if isinstance(place.get(key), list):
+                return place, key, place[key]
+            if key in ("messages", "conversations") and place.get(key) is not None:
+                raise ValueError(
+                    f"{key} must be a list of objects with role and content, not a {type(place[key]).__name__}"
+                )
+    return None
 
 
 def _listed(messages: list[Any]) -> list[str]:
     if messages and all(isinstance(message, str) for message in messages):  # UltraChat: by turns, the user first
         return messages[::2]
     texts: list[str] = []
-    for message in messages:
-        if (
-            isinstance(message, list) and message and all(isinstance(part, str | None) for part in message[:2])
-        ):  # [question, answer]
-            texts.append(message[0] or "")
+    todo, has_user = messages[::-1], _has_user(messages)
+    while todo:
+        message = todo.pop()
+        if isinstance(message, list) and message and all(isinstance(part, str | None) for part in message[:2]):
+            texts.append(message[0] or "")  # [question, answer]
+        elif isinstance(message, list):
+            todo.extend(reversed(message))
         elif not isinstance(message, dict):
             raise ValueError(f"a message is a {type(message).__name__}; {WANTED}")
-        elif text := _user_text(message):
-            texts.append(text)
+        else:
+            message = _unwrapped(message)
+            todo.extend(reversed(message["replies"] if isinstance(message.get("replies"), list) else []))
+            # A call of a tool has no role among messages that have one.
+            if (_role(message) or PEOPLE & message.keys() or not has_user) and (text := _user_text(message)):
+                texts.append(text)
     return texts
 
 
@@ -178,8 +329,8 @@ def _user_text(message: dict[str, Any]) -> str:
     if not role:
         if text := _asked(message):
             return text
-        names = "from" in message or "user" in message or "author" in message
-        raise ValueError(f"a message has {', '.join(map(str, message)) or 'nothing'}; {NAMES if names else WANTED}")
+        why = NAMES if PEOPLE & message.keys() else WANTED
+        raise ValueError(f"a message has {', '.join(map(str, message)) or 'nothing'}; {why}")
     if role not in USERS:
         return ""
     text = next((_text(message[key]) for key in TEXTS if message.get(key) is not None), None)
@@ -198,7 +349,7 @@ def _role(message: dict[str, Any]) -> str:
             value = value.get("role") or value.get("type")
         if isinstance(value, str) and (role := value.strip().lower().removesuffix("message")) in USERS | OTHERS:
             return role
-    return ""
+    return "user" if {*message} == {"parts"} else ""  # Gemini
 
 
 def _text(content: Any) -> str:
@@ -212,19 +363,43 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _asked(row: dict[str, Any]) -> str:
+def _asked(session: dict[str, Any], *, answered: bool = False) -> str:
     """What a row of question and answer asks (Alpaca, Dolly, prompt and completion), "" for none."""
-    inside = next((row[key] for key in INSIDE if isinstance(row.get(key), dict)), None)
-    if inside is not None and (question := _asked(inside)):
-        return question
-    key = next((key for key in ASKED if isinstance(row.get(key), str) and row[key].strip()), None)
-    if key is None or not (ANSWERED & row.keys() or key in ("queryText", "question", "query")):
+    if STEPS & {str(session.get(key)).lower() for key in ("run_type", "span_kind", "type")}:
         return ""
-    more = row.get("input") or row.get("context") if key == "instruction" else None
-    return f"{row[key]} {more}" if isinstance(more, str) and more.strip() else row[key]
+    found = ""
+    for row in _places(session, AROUND):
+        answered = answered or any(key in ANSWERED or REPLIED.search(str(key)) for key in row)
+        key = next((key for key in ASKED if isinstance(row.get(key), str) and row[key].strip()), None)
+        if key is not None and (answered or key in ("queryText", "question", "query")):
+            more = row.get("input") or row.get("context") if key == "instruction" else None
+            found = f"{row[key]} {more}" if isinstance(more, str) and more.strip() else row[key]
+    return found
+
+
+def _is_transcript(text: str) -> bool:
+    """Whether somebody is said to speak first, and somebody after that."""
+    return MARKED.match(text, _behind_blanks(text, 0)) is not None and len(_turns(text)) > 1
+
+
+def _turns(text: str) -> list[re.Match[str]]:
+    """Where somebody begins to speak; a user by the word that the first is called, as others stand in their texts."""
+    marks = list(MARKED.finditer(text))
+    asks = next((who for mark in marks if (who := _who(mark)) in ASKERS), "")
+    return [mark for mark in marks if _who(mark) == asks or _who(mark) not in ASKERS]
+
+
+def _who(mark: re.Match[str]) -> str:
+    return (mark[1] or mark[2]).lower()
 
 
 def _marked(text: str) -> list[str]:
-    """A text in which roles stand at the beginning of lines (Anthropic's HH, transcripts)."""
-    parts = MARKED.split(text)
-    return [message for who, message in zip(parts[1::2], parts[2::2], strict=True) if who.lower() in (*USERS, "h")]
+    """A text in which roles stand at the beginning of lines (Anthropic's HH, transcripts) or as tokens of a model."""
+    marks = _turns(text)
+    ends = [*(mark.start() for mark in marks[1:]), len(text)]
+    return [ENDED.sub("", text[m.end() : end]) for m, end in zip(marks, ends, strict=True) if _who(m) in ASKERS]
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    blanks = BLANK.match(text, at)
+    return blanks.end() if blanks else at

@@ -53,8 +53,32 @@ READ: dict[str, Any] = {
     "Dialogflow": {"queryResult": {"queryText": Q, "fulfillmentText": A}},
     "Bot Framework": {"type": "message", "from": {"id": "7", "role": "user"}, "text": Q, "conversation": {"id": "c"}},
     "Discord": {"messages": [{"author": {"name": "x", "isBot": False}, "content": Q}, {"author": {"isBot": True}, "content": A}]},
+    "a string to Responses": {"model": "m", "instructions": "Ask what helps", "input": Q},
+    "Responses with calls": {"input": [said("user", Q), {"type": "function_call_output", "call_id": "c", "output": "what?"}]},
+    "Gemini without role": {"contents": [{"parts": [{"text": Q}]}]},
+    "Bedrock's log": {"input": {"inputBodyJson": {"messages": [{"role": "user", "content": [{"text": Q}]}]}}, "output": {"outputBodyJson": {"output": {"message": said("user", A)}}}},
+    "a gateway's bodies as text": {"requestBody": json.dumps({"messages": [said(*one) for one in PAIR]}), "responseBody": "{}"},
+    "LangSmith, constructors": {"inputs": {"messages": [[{"lc": 1, "kwargs": {"type": "system", "content": A}}, {"lc": 1, "kwargs": {"type": "human", "content": Q}}]]}},
+    "LangSmith, chain": {"run_type": "chain", "inputs": {"input": Q, "chat_history": []}, "outputs": {"output": A}},
+    "Langfuse, a page": {"data": [{"id": "1", "type": "GENERATION", "input": [said(*one) for one in PAIR], "output": A}], "meta": {}},
+    "OpenTelemetry": {"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": [
+        {"key": f"gen_ai.prompt.{n}.{key}", "value": {"stringValue": text}} for n, one in enumerate(PAIR) for key, text in said(*one).items()]}]}]}]},
+    "Phoenix": {"span_kind": "LLM", "attributes.llm.input_messages": [{"message.role": "user", "message.content": Q}]},
+    "MLflow": {"info": {}, "data": {"request": json.dumps({"messages": [said(*one) for one in PAIR]}), "spans": []}},
+    "OpenAssistant, tree": {"message_tree_id": "1", "prompt": {"text": Q, "role": "prompter", "replies": [{"text": A, "role": "assistant", "replies": []}]}},
+    "ChatML": {"prompt": f"<|im_start|>system\n{A}<|im_end|>\n<|im_start|>user\n{Q}<|im_end|>\n<|im_start|>assistant\n{A}"},
+    "Guanaco": {"text": f"### Human: {Q}### Assistant: {A}"},
+    "Cohere": {"message": "And in summer?", "chat_history": [{"role": "USER", "message": Q}, {"role": "CHATBOT", "message": A}]},
+    "preferences": {"prompt": [said("system", A), said("user", Q)], "chosen": [said("assistant", A)], "rejected": [said("user", A)]},
 }  # fmt: skip
 TEXTS = {
+    "capitals.csv": f"Question,Answer\n{Q},{A}\n",
+    "zh.csv": f"角色,内容\n用户,{Q}\n助手,{A}\n",
+    "json.csv": 'id,messages\n1,"' + json.dumps([said(*one) for one in PAIR]).replace('"', '""') + '"\n',
+    "times.txt": f"[2024-01-01 10:00:00] User: {Q}\n[2024-01-01 10:00:05] Bot: {A}\n",
+    "log.md": f"**Customer:** {Q}\n\n**Agent:** {A}\nUser: is no speaker here\n",
+    "chatml.txt": f"<|im_start|>system\n{A}<|im_end|>\n<|im_start|>user\n{Q}<|im_end|>\n",
+    "pretty.json": f"{json.dumps({'messages': [said(*PAIR[0])]}, indent=1)}\n{json.dumps({'messages': [said(*PAIR[1])]})}",
     "semicolons.csv": f'session_id;role;content\n1;user;"{Q}"\n1;assistant;{A}\n',
     "log.csv": f'session_id,role,content\n1,user,"{Q}"\n1,assistant,{A}\n',
     "log.tsv": f"role\ttext\nuser\t{Q}\nassistant\t{A}\n",
@@ -65,7 +89,14 @@ TEXTS = {
 REFUSED = {
     "whatsapp.txt": (b"12/31/20, 9:15 PM - Anna: what helps?\n", "names and no roles"),
     "telegram.json": (b'{"messages": [{"id": 1, "from": "Anna", "from_id": "u1", "text": "what helps?"}]}', "names and no roles"),
-    "slack.json": (b'[{"user": "U1", "text": "what helps?", "ts": "1"}]', "names|needs a list"),
+    "slack.json": (b'[{"user": "U1", "text": "what helps?", "ts": "1"}]', "names and no roles"),
+    "teams.json": (b'{"value": [{"from": {"user": {"displayName": "Anna"}}, "body": {"content": "what helps?"}}]}', "names and no roles"),
+    "iphone.txt": (b"[31.12.23, 21:15:03] Anna: what helps?\n", "names and no roles"),
+    "tool.json": (b'{"run_type": "tool", "inputs": {"input": "what helps?"}, "outputs": {"output": "rest"}}', "needs a list"),
+    "steps.json": (b'{"task": "x", "steps": [{"tool": "search", "query": "what helps?"}]}', "needs a list"),
+    "pydantic.json": (b'[{"kind": "request", "parts": [{"part_kind": "system-prompt", "content": "what helps?"}]}]', "needs a list"),
+    "gbk.jsonl": ('{"messages": [{"role": "user", "content": "\u600e\u4e48\u529e"}]}'.encode("gbk"), "not UTF-8"),
+    "others.json": (b'{"messages": [{"role": "assistant", "content": "what helps?"}]}', "said by others"),
     "log.parquet": (b"PAR1....", "parquet"),
     "log.jsonl.gz": (b"\x1f\x8b....", "packed"),
     "long.csv": (b"question,answer\n" + b"a" * 200_000, "field larger"),
@@ -98,3 +129,32 @@ def test_what_is_not_read_is_refused_with_the_reason(tmp_path: Path, name: str) 
     (tmp_path / name).write_bytes(data)
     with pytest.raises(UserError, match=why):
         read_turns(tmp_path / name)
+
+
+def test_of_edited_messages_those_that_were_gone_on_with_are_read(tmp_path: Path) -> None:
+    nodes = {
+        "a": {"parent": None, **node("user", "What hlps?", 1)},
+        "b": {"parent": None, **node("user", Q, 2)},
+        "c": {"parent": "b", **node("assistant", A, 3)},
+    }
+    (tmp_path / "log.json").write_text(json.dumps([{"mapping": nodes, "current_node": "c"}]))
+    assert [turn.text for turn in read_turns(tmp_path / "log.json")[0]] == [Q]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_text_with_a_mark_of_its_encoding_is_read(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "log.csv").write_text(f"role,content\nuser,{Q}\n", encoding=encoding)
+    assert [turn.text for turn in read_turns(tmp_path / "log.csv")[0]] == [Q]
+
+
+def test_every_bad_line_is_told_and_the_others_are_read(tmp_path: Path) -> None:
+    good = json.dumps({"messages": [said("user", Q)]})
+    (tmp_path / "log.jsonl").write_text(f'hello\n{good}\n{{"torn": [1,\n{good}\n\n{good}{good}\n')
+    turns, bad = read_turns(tmp_path / "log.jsonl")
+    assert [turn.number for turn in turns] == [2, 4, 6, 6]
+    assert [text.partition(":")[0] for text in bad] == ["session 1", "session 3"]
+
+
+def test_an_id_with_half_a_character_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "log.json").write_text('[{"id": "\\ud800", "messages": [{"role": "user", "content": "What helps?"}]}]')
+    assert read_turns(tmp_path / "log.json")[0][0].session == "?"

@@ -23,6 +23,7 @@ from sql_agent.agent import relay
 from sql_agent.api.rewards import STEP, final_answer
 from sql_agent.curation.chats import CODE, read_turns
 from sql_agent.curation.formulas import LINK
+from sql_agent.curation.logs import MARKED
 from sql_agent.curation.numerals import in_digits
 from sql_agent.curation.private import private
 from sql_agent.curation.queries import query_form
@@ -50,6 +51,8 @@ def _table(text: str) -> str:
         (LINK.search, " "),
         (CODE.search, "\n"),
         (CODE.search, "; "),
+        (MARKED.search, " "),
+        (MARKED.search, "#"),
         (STEP.findall, "\n"),
         (candidate, r"\("),
         (candidate, r"\["),
