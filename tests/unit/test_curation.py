@@ -260,6 +260,21 @@ def test_a_greeting_is_taken_off_and_the_question_stays(tmp_path: Path, said: st
         *("SSN 536-90-4399", "card 4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "身份证11010519491231002X"),
         *("PESEL 44051401359", "TC kimlik 10000000146", "Aadhaar 2341 2341 2346"),
         *("account number 12345678", "My name is anna", "Ask Mrs. Miller", "我叫王小明"),
+        *(
+            "我的电话是一三八一二三四五六七八",
+            "我的信用卡4111111111111111被刷了",
+            "４１１１ １１１１ １１１１ １１１１",
+        ),
+        *("微信：lilei1990", "QQ号是345678901", "card 4012.8888.8888.1881", "PAN ABCPE1234F", "NIE X1234567L"),
+        *("CURP HEGG560427MVZRRL04", "RUT 12.345.678-5", "DNI 12.345.678-Z", "BSN 111222333", "СНИЛС 112-233-445 95"),
+        *(
+            "passport: L01X00T47",
+            "病历号 20231234567",
+            "medical record number 00482931",
+            "MY NAME IS JOHN",
+            "Frau Schneider",
+        ),
+        *(f"ghp_{'16C7e42F' * 4}", f"sk-{'1234567890abcdef' * 2}", "密码是Abc12345", "my password is Hunter2!x"),
     ],
 )
 def test_private_data_is_seen(said: str) -> None:
@@ -370,6 +385,15 @@ def test_names_of_diseases_and_herbs_are_not_private(said: str) -> None:
             "CAS 50-78-2",
             "1000-2000 IU",
             "10 20 30 40 mg",
+            "ISBN 0-306-40615-2",
+            "NDC 50090-3443-0",
+            "合同编号 HT-2023-001234",
+            "subnet 255.255.255.0",
+            "0 1 2 3 4 5 6 7 8 9",
+            "订单号20231123456789",
+            "passport until 2024-01-15",
+            "微信Android版",
+            "password 2 of 3",
         ),
     ],
 )
