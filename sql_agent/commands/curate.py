@@ -46,9 +46,13 @@ def chats(
 
 
 def _tell_left_out(bad: Iterable[str], whys: Iterable[str]) -> None:
-    """The lines that could not be read, and how often each reason was given."""
+    """What could not be read, the places of one reason together, and how often each reason was given."""
+    places: dict[str, list[str]] = {}
     for text in bad:
-        typer.echo(f"left out: {text}", err=True)
+        place, _, why = text.partition(": ")
+        places.setdefault(why, []).append(place)
+    for why, (first, *others) in places.items():
+        typer.echo(f"left out: {first}{f' and {len(others)} more' if others else ''}: {why}", err=True)
     for why, n in Counter(why.partition(" (")[0] for why in whys).most_common():
         print(f"  {why} {n}")
 

@@ -62,7 +62,8 @@ class Limits:
 def read_turns(path: Path) -> tuple[list[Turn], list[str]]:
     """All user turns of a log, and what could not be read, with its place. Raises UserError for no log at all."""
     if not path.is_file():
-        raise UserError(f"{path}: no such file; name a chat log of JSON lines, or a JSON list of sessions")
+        why = "is no file" if path.exists() else "no such file"
+        raise UserError(f"{path}: {why}; name a chat log of JSON lines, or a JSON list of sessions")
     turns: list[Turn] = []
     bad: list[str] = []
     n_turns: dict[str, int] = {}
@@ -107,7 +108,7 @@ def questions(turns: list[Turn], limits: Limits) -> tuple[list[dict[str, Any]], 
     for turn in turns:
         why = why_unusable(turn, limits, first=turn.session not in begun)
         begun |= {turn.session} if why != SMALL else set()
-        tokens = wording(turn.text).words
+        tokens = () if why else wording(turn.text).words
         if not why and tokens in first:
             why = f"asked before ({first[tokens]})"
         if why:

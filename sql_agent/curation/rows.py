@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ def check_out(out: Path, *inputs: Path) -> None:
     """Raise UserError where the results cannot go to `out`."""
     if out.suffix.lower() not in SUFFIXES:
         raise UserError(f"{out}: {out.suffix or 'no suffix'} cannot be written; name a file of {' or '.join(SUFFIXES)}")
-    if out.resolve() in {path.resolve() for path in inputs}:
+    if os.path.realpath(out) in {os.path.realpath(path) for path in inputs}:  # of a loop of links too
         raise UserError(f"{out}: is read from; name another file for what is kept")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from foundation.errors import UserError
+from sql_agent.commands.curate import chats
 from sql_agent.curation.chats import read_turns
 
 Q, A = "What helps against migraine?", "Rest."
@@ -158,3 +159,16 @@ def test_every_bad_line_is_told_and_the_others_are_read(tmp_path: Path) -> None:
 def test_an_id_with_half_a_character_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "log.json").write_text('[{"id": "\\ud800", "messages": [{"role": "user", "content": "What helps?"}]}]')
     assert read_turns(tmp_path / "log.json")[0][0].session == "?"
+
+
+def test_a_loop_of_links_and_a_folder_are_no_logs(tmp_path: Path) -> None:
+    (tmp_path / "loop.jsonl").symlink_to(tmp_path / "loop.jsonl")
+    for name, why in (("loop.jsonl", "no such file"), ("", "is no file")):
+        with pytest.raises(UserError, match=why):
+            chats(tmp_path / name, tmp_path / "out.jsonl")
+
+
+def test_what_cannot_be_read_for_one_reason_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log.jsonl").write_text('{"a": 1}\n' * 50 + json.dumps({"messages": [said("user", Q)]}))
+    chats(tmp_path / "log.jsonl", tmp_path / "out.jsonl")
+    assert capsys.readouterr().err.startswith("left out: session 1 and 49 more: has a;")

@@ -47,6 +47,8 @@ def _table(text: str) -> str:
         (Marks().shown, "＜"),
         (redacted, "\\"),
         (private, "a"),
+        (private, "wechat"),
+        (private, "password:"),
         (in_digits, "1"),
         (LINK.search, " "),
         (CODE.search, "\n"),
