@@ -70,7 +70,8 @@ def settle(
     if "://" not in database or config_of(database).dialect == "duckdb":
         path = Path(database.removeprefix("duckdb:///")).expanduser().absolute()
         if not path.is_file():
-            raise UserError(f"DATABASE {database}: no such file; name a SQLite file, or a URL as database.url takes it")
+            what = "a folder" if path.is_dir() else "no such file"
+            raise UserError(f"DATABASE {database}: {what}; name a SQLite file, or a URL as database.url takes it")
         database = f"duckdb:///{path}" if "://" in database else str(path)
         size, changed_ns = path.stat().st_size, path.stat().st_mtime_ns
     model = model or (GPU_MODEL if gpu_count() else "")

@@ -8,6 +8,7 @@ Nothing is run here.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -43,6 +44,11 @@ AMOUNTS = {
     "highest": "MAX({})",
     "lowest": "MIN({})",
 }
+NO_TOTAL = re.compile(  # what does not add up: nobody asks for the total age
+    r"\b(?:age|average|avg|floor|gpa|grade|latitude|level|longitude|month|percent|percentage|pct|rank|rate|rating|ratio"
+    r"|score|temp|temperature)\b|年龄|身高|体重|楼层|等级|评分|温度|率$|比例$"
+)
+DANGLING = re.compile(r"[ _](?:by|to|of|for|from|in|at|with|von)$", re.I)  # referred by
 COMPUTED = "value"  # what a computed column is called where the dialect is not SQLite
 MOST_ROWS = 8  # of an answer; longer lists are no answers for people
 Head = tuple[str, Column | None]  # a key of the result's records, and the column of its values; None: a count
@@ -109,10 +115,11 @@ class Maker:
         role = without_id(role) or role
         joining = [other for other in self._schema.links if {other.table, other.parent} == ends]
         alone = sum(other.table == link.table for other in joining) == 1
-        plain = link.columns == link.parent_columns or is_short_for(role, parent.label)
+        plain = link.columns == link.parent_columns or is_short_for(role.casefold(), parent.label.casefold())
         if not own and (len(joining) == 1 or (alone and plain)):
             return parent.label
-        return role if own or parent.label in role else f"{role} {parent.label}"
+        says_it = parent.label in role or (own and not DANGLING.search(role))
+        return role if says_it else f"{role} {parent.label}"
 
     def _condition(self, table: Table, column: Column, *, prefix: str = "") -> tuple[str, Value] | None:
         value = self._pick(column)
@@ -184,8 +191,10 @@ class Maker:
             return None
         table, _, (column,) = drawn
         how = self._rng.choice(list(AMOUNTS))
-        if how in column.label.split():
-            return None  # the total of total hours
+        if how in column.label.split() or f"{how} {column.label}" in (other.label for other in table.columns):
+            return None  # the total of total hours, or of hours beside them
+        if how == "total" and NO_TOTAL.search(column.label):
+            return None
         groups = table.having("category")
         group = self._rng.choice(groups) if groups and self._rng.random() < 0.7 else None
         where = self._condition(table, group) if group else None
@@ -210,13 +219,15 @@ class Maker:
         columns = [*filter(None, [parent.name_column]), *parent.having(*TOLD)]
         columns = [column for column in columns if column.name not in link.parent_columns]  # what the row itself holds
         columns = [column for column in columns if column.role != "key" or column.name == parent.ident]
+        called = self._called(link, parent)
+        columns = [column for column in columns if column.label != called]  # the group of the group
         if not columns:
             return None
         column = self._rng.choice(columns)
         source = f"{joined(link, table, parent)} WHERE {where[0]}"
         slots = {
             "table": table.label,
-            "parent": self._called(link, parent),
+            "parent": called,
             "name": str(where[1]),
             "column": column.label,
         }

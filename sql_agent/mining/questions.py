@@ -30,9 +30,9 @@ from sql_agent.environment.database import N_FULL, Database
 from sql_agent.mining.asks import KINDS, MOST_ROWS, Ask, Maker
 from sql_agent.mining.schema import Column, Schema, Value, config_of, is_long_number
 from sql_agent.offline_judge import judge
-from sql_agent.offline_judge.sections import Cell
 from sql_agent.offline_judge.typed import is_value
 from sql_agent.records import QueryResult, Question
+from sql_agent.scoring.scorers import cells_of, value_kind
 
 WORDINGS = Path(__file__).with_name("wordings.yaml")
 HELD_WORDINGS = 2
@@ -213,13 +213,14 @@ def trivial(ask: Ask, result: QueryResult, run: Run) -> str:
 
 def unfit(question: str, result: QueryResult) -> str:
     """Why an answer cannot be graded, or ""."""
-    told, cells = answer_of(result), [Cell(str(cell), "", "") for row in result.rows for cell in row]
+    told, cells = answer_of(result), cells_of([result])
     if len({*map(str, result.rows)}) < len(result.rows):
         return "the same row twice"
     if not is_value(question=question, reference=told, evidence=[cell.text for cell in cells]):
         known = any(cell.text.casefold() in question.casefold() for cell in cells)
         return "an answer that the question names" if known or question.isascii() else ""
-    verdict = judge.grade(question=question, reference=told, answer=told, evidence=cells)
+    kind = value_kind(Question(id="", question=question, answer=told), cells) or "text"  # as in training
+    verdict = judge.grade(question=question, reference=told, answer=told, evidence=cells, kind=kind)
     return "" if verdict and verdict.value >= PAID else "an answer that the judge does not pay"
 
 

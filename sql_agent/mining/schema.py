@@ -37,12 +37,16 @@ DATE = re.compile(
     r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]00(?::?00)?)?)?"
 )
 UNIT = re.compile(r" (kg|lb|km|cm|mm|kwh?|mb|gb|ms|usd|eur|gbp|cents)$")
-DATED = re.compile(r"date|day|time|year")
+DATED = re.compile(r"(?<!up)date|day|time|year")
 BLOB = re.compile(r"x'[0-9a-f]*['…]")  # as workers write bytes
 NAMING = re.compile(r"(?:^| )(?:name|title|label|nombre|título|nom|nome|titel|bezeichnung)$|名称?$", re.I)
-CODES = re.compile(r"^id |(?:^| )(?:id|code|zip|postcode|phone|number|no|nr)$", re.I)
+CODES = re.compile(
+    r"^id |(?:^| )(?:id|code|zip|plz|postcode|phone|status|number|no|nr|n[uú]mero|numéro|c[oó]digo)$|nummer$"
+    r"|(?:编号|编码|代码|号码|邮编|电话)$",
+    re.I,
+)
 CODE_DIGITS = 7  # before the point, of numbers that all have as many: days, instants, phones, barcodes
-STRUCTURE = re.compile(r"\{.*\}|\[.*\]", re.DOTALL)  # JSON, lists
+STRUCTURE = re.compile(r"\{.*\}|\[.*\]|<\w.*>", re.DOTALL)  # JSON, lists, markup
 MARKS = re.compile(r"<\||\|>|</?(?:tool_|think)")
 YEARS = range(1000, 2200)
 TYPES = {int: "integer", float: "real", str: "text"}
@@ -204,8 +208,9 @@ def literal(value: Value) -> str:
 
 
 def words(name: str) -> str:
-    """birthDate, birth_date -> birth date; power_kW -> power kw. A name without letters stays as it is."""
-    parted = re.sub(r"(?<=[a-z0-9]{2})(?=[A-Z])", " ", name)
+    """birthDate, birth_date -> birth date; VATNumber -> vat number; power_kW -> power kw. A name without letters stays
+    as it is."""
+    parted = re.sub(r"(?<=[a-z0-9]{2})(?=[A-Z])|(?<=[A-Z]{2})(?=[A-Z][a-z]{2})", " ", name)
     return " ".join(re.sub(r"[_\W]+", " ", parted).split()).lower() or name.strip()
 
 
@@ -250,7 +255,8 @@ def read_schema(database: str, *, tables: Sequence[str] = (), max_rows: int = SA
             found = [table for table in read if table]
             implied = list(_implied(opened, found, links))
     except DatabaseFault as exc:
-        raise UserError(f"{exc}; here DATABASE is the file or URL, and --table names its tables") from exc
+        place = "a SQLite file, or a URL such as duckdb:///FILE"
+        raise UserError(f"{exc}; here DATABASE is {place}, and --table names its tables") from exc
     found = _said([_with_keys(table, implied) for table in found], language)
     columns = {table.name: {column.name for column in table.columns} for table in found}
     kept = [
@@ -281,6 +287,8 @@ def _implied(database: Database, tables: Sequence[Table], links: Sequence[Link])
             parent, key = keys.get(without_id(column.label), (table, column))
             if parent is table or (table.name, column.name) in known or without_id(column.label) == column.label:
                 continue
+            if table.is_view and column.unique:
+                continue  # its rows are those of the parent, shown otherwise
             stray = f"{column.sql} IS NOT NULL AND {column.sql} NOT IN (SELECT {key.sql} FROM {parent.sql})"
             if database.query_sync(f"SELECT COUNT(*) FROM {table.sql} WHERE {stray}").rows == [[0]]:
                 yield Link(
@@ -293,8 +301,8 @@ def _implied(database: Database, tables: Sequence[Table], links: Sequence[Link])
 
 
 def without_id(label: str) -> str:
-    """customer id, id cliente -> customer, cliente."""
-    return " ".join(word for word in label.split() if word != "id")
+    """customer id, id cliente, Abteilung_ID -> customer, cliente, Abteilung."""
+    return re.sub(r"(?:^|[ _])id(?![^ _])", "", label, flags=re.I).strip(" _")
 
 
 def _with_keys(table: Table, links: Sequence[Link]) -> Table:
@@ -362,6 +370,9 @@ def _column(database: Database, table: str, name: str, n_rows: int, is_key: bool
     short = [value for value in values if _is_short(value)]
     few = n_distinct <= CATEGORIES and n_distinct <= n_filled / 2
     role = _role(name, types, values, short, few=few, is_key=is_key)
+    if role == "date":  # a word among many days is the first or the last of them: no day is after "unknown"
+        ends = database.query_sync(f"SELECT MIN({column}), MAX({column}) {source}")
+        role = "date" if ends.ok and all(DATE.fullmatch(str(end)) for end in ends.rows[0]) else "text"
     about = {"unique": n_filled == n_distinct and n_filled > 1, "complete": n_filled == n_rows}
     alike = Counter(str(value).strip().casefold() for value in values)  # "open" beside "Open": a reader means both
     alone = [value for value in short if alike[str(value).casefold()] == 1]
@@ -401,7 +412,8 @@ def _role(name: str, types: set[str], values: list[Value], short: list[Value], *
     if types <= {"integer", "real"}:
         return _number_role(words(name), [value for value in short if not isinstance(value, str)], types, few=few)
     texts = [str(value) for value in short]
-    if sum(bool(DATE.fullmatch(text)) for text in texts) >= 0.95 * len(texts):
+    alike = len({text[10:11] for text in texts}) == 1  # 2020-01-01T10:00 and 2020-01-01 10:00 sort by their form
+    if alike and sum(bool(DATE.fullmatch(text)) for text in texts) >= 0.95 * len(texts):
         return "date"
     return "category" if few else "text"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from foundation.rollout_keys import AWAITS_GROUP
@@ -49,12 +49,12 @@ async def offline_kind(question: Question, context: ScoringContext) -> AnswerTyp
     """How the scorer `judge` grades a row without an LLM: by a value of this type, as `quote`, or, where the row has
     reference queries and no evidence and the database is not the bundled one, as `sql_result` what is no value. Raises
     DatabaseFault."""
-    kind = _value_kind(question, await _evidence(question, context))
+    kind = value_kind(question, await _evidence(question, context))
     asks_query = context.own_database and question.sql and not question.evidence and question.answer_type != "text"
     return kind or ("sql_result" if asks_query else "quote")
 
 
-def _value_kind(question: Question, cells: list[Cell]) -> AnswerType | Literal[""]:
+def value_kind(question: Question, cells: list[Cell]) -> AnswerType | Literal[""]:
     """The type that the row names in `answer_schema`, else that of what its queries found, else of its texts' form."""
     if question.answer_type:
         return "" if question.answer_type == "text" else question.answer_type
@@ -73,7 +73,7 @@ async def reference(question: Question, episode: Episode, context: ScoringContex
     """
     evidence = await _evidence(question, context)
     by_row = question.answer_type or bool(evidence and not question.evidence)
-    kind = (question.answer_type or _value_kind(question, evidence) or "text") if by_row else ""
+    kind = (question.answer_type or value_kind(question, evidence) or "text") if by_row else ""
     verdict = reference_judge.grade(
         question=question.question, reference=question.answer, answer=episode.final_answer, evidence=evidence, kind=kind
     )
@@ -98,7 +98,11 @@ async def _evidence(question: Question, context: ScoringContext) -> list[Cell]:
         return [
             Cell(item.quote, f"{item.source_table} {item.row_id}".strip(), item.field) for item in question.evidence
         ]
-    results = [await database.query(sql) for sql in question.sql]
+    return cells_of([await database.query(sql) for sql in question.sql])
+
+
+def cells_of(results: Sequence[QueryResult]) -> list[Cell]:
+    """The cells of results, each with its query, row and column."""
     return [
         Cell(str(cell), f"{n} {row}", column)
         for n, result in enumerate(results)

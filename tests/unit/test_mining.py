@@ -25,7 +25,7 @@ from sql_agent.curation.rows import read_rows
 from sql_agent.data.dataset import load_questions
 from sql_agent.environment.database import Database
 from sql_agent.mining.asks import KINDS, Maker
-from sql_agent.mining.questions import Mined, mine_questions, shown_wordings, side_of, trivial
+from sql_agent.mining.questions import Mined, mine_questions, shown_wordings, side_of, trivial, unfit
 from sql_agent.mining.recipe import write_recipe
 from sql_agent.mining.schema import Schema, Table, literal, quoted, read_schema, words
 from sql_agent.mining.state import Settled, begin, begin_training, read_state, save
@@ -224,7 +224,13 @@ def test_what_is_no_database_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("birthDate", "birth date"), ("order_items", "order items"), ("a\"b'c", "a b c"), ("药品_名称", "药品 名称")],
+    [
+        ("birthDate", "birth date"),
+        ("order_items", "order items"),
+        ("VATNumber", "vat number"),
+        ("a\"b'c", "a b c"),
+        ("药品_名称", "药品 名称"),
+    ],
 )
 def test_names_as_words(name: str, said: str) -> None:
     assert words(name) == said
@@ -264,6 +270,9 @@ def _made(path: Path, *tables: str, rows: Mapping[str, Sequence[tuple[object, ..
     return path
 
 
+NAMED = [(n, f"G{n}") for n in range(9)]
+
+
 def test_two_that_would_be_called_alike_are_said_as_they_stand(tmp_path: Path) -> None:
     tables = ("note (id INTEGER PRIMARY KEY, aa_b INT, aaB INT, kW INT)", "notes (id INTEGER PRIMARY KEY, x INT)")
     rows = {"note": [(n, n, n + 1, n) for n in range(9)], "notes": [(n, n) for n in range(9)]}
@@ -273,10 +282,15 @@ def test_two_that_would_be_called_alike_are_said_as_they_stand(tmp_path: Path) -
 
 
 def test_columns_are_said_as_a_person_would(tmp_path: Path) -> None:
-    tables = ("books (id INTEGER PRIMARY KEY, starts DATE, joined_on DATE, pages INT, weight_kg INT, is_lent TEXT)",)
-    rows = {"books": [(n, *2 * (f"2020-01-{n:02d}",), 7 * n, n * n, "YN"[n % 2]) for n in range(1, 9)]}
+    tables = (
+        "books (id INTEGER PRIMARY KEY, starts DATE, joined_on DATE, pages INT, weight_kg INT, is_lent TEXT, "
+        "updated DATE)",
+    )
+    rows = {
+        "books": [(n, *2 * (f"2020-01-{n:02d}",), 7 * n, n * n, "YN"[n % 2], f"2021-01-{n:02d}") for n in range(1, 9)]
+    }
     table = read_schema(str(_made(tmp_path / "b.db", *tables, rows=rows))).tables[0]
-    said = ["id", "start date", "joined date", "number of pages", "weight in kg", "lent flag"]
+    said = ["id", "start date", "joined date", "number of pages", "weight in kg", "lent flag", "updated date"]
     assert [column.label for column in table.columns] == said
 
 
@@ -383,6 +397,43 @@ def test_what_can_be_one_at_most_is_not_counted_and_a_total_not_totalled(tmp_pat
     assert hows == {"average", "highest", "lowest"}
 
 
+def test_what_does_not_add_up_is_not_totalled(tmp_path: Path) -> None:
+    columns = "age INT, price INT, total_price INT, 身高 INT, hours INT"
+    rows = {"t": [(*one, *(n + k for k in range(5))) for n, one in enumerate(NAMED)]}
+    schema = read_schema(str(_made(tmp_path / "t.db", f"t (id INTEGER PRIMARY KEY, name TEXT, {columns})", rows=rows)))
+    maker = Maker(schema, random.Random(1), lambda column: column.samples[0])
+    asks = [ask for _ in range(200) if (ask := maker.ask("amount"))]
+    assert {ask.slots["column"] for ask in asks if ask.slots["how"] == "total"} == {"number of hours"}
+    assert {ask.slots["column"] for ask in asks} >= {"age", "price", "total price", "身高"}
+
+
+def test_a_parent_is_said_by_a_noun_and_not_asked_for_what_it_is_called(tmp_path: Path) -> None:
+    tables = (
+        "groups (id INTEGER PRIMARY KEY, 'group' TEXT, size INT)",
+        "men (id INTEGER PRIMARY KEY, name TEXT, 'group' INT REFERENCES groups, referred_by INT REFERENCES men)",
+    )
+    groups = [(n, name, n * n) for n, name in NAMED]
+    men = [(n, f"M{n}", n % 9, n // 3) for n in range(40)]
+    schema = read_schema(str(_made(tmp_path / "g.db", *tables, rows={"groups": groups, "men": men})))
+    maker = Maker(schema, random.Random(1), lambda column: random.Random(2).choice(column.samples))
+    asks = [ask.slots for _ in range(60) if (ask := maker.ask("parent"))]
+    told = {(ask["parent"], ask["column"]) for ask in asks}
+    assert told == {("group", "size"), ("referred by man", "name")}
+
+
+@pytest.mark.parametrize("column", ["Abteilung_ID", "id_abteilung"])
+def test_an_id_in_any_spelling_is_left_out_of_what_a_parent_is_called(tmp_path: Path, column: str) -> None:
+    tables = (
+        "Abteilung (ID INTEGER PRIMARY KEY, Bezeichnung TEXT, Leiter INT REFERENCES Mitglied (Nummer))",
+        f"Mitglied (Nummer INTEGER PRIMARY KEY, Nachname TEXT, {column} INT REFERENCES Abteilung (ID))",
+    )
+    rows = {"Abteilung": [(*one, 3) for one in NAMED], "Mitglied": [(n, f"N{n}", n % 9) for n in range(40)]}
+    schema = read_schema(str(_made(tmp_path / "a.db", *tables, rows=rows)))
+    maker = Maker(schema, random.Random(1), lambda column: random.Random(2).choice(column.samples))
+    called = {ask.slots["parent"].lower() for _ in range(60) if (ask := maker.ask("parent"))}
+    assert called == {"leiter mitglied", "abteilung"}
+
+
 @pytest.mark.parametrize("own", ["department_id", "dept_id", "code"])
 def test_where_two_tables_lead_to_each_other_the_parent_is_called_by_its_column(tmp_path: Path, own: str) -> None:
     key = "id" if own.endswith("_id") else own
@@ -408,6 +459,30 @@ def test_days_and_instants_are_dates(tmp_path: Path, time: str) -> None:
     with Database(DatabaseConfig(path=str(path), tables=["logs"]), path) as database:
         ask = Maker(schema, random.Random(1), lambda column: column.samples[0]).ask("year")
         assert ask and database.query_sync(ask.query.sql).rows == [[28]]
+
+
+@pytest.mark.parametrize("other", ["unknown", "-", "2020-01-01 10:20"])
+def test_days_beside_words_or_instants_are_texts(tmp_path: Path, other: str) -> None:
+    days = [f"{2000 + n // 300}-{n // 25 % 12 + 1:02d}-{n % 25 + 1:02d}" for n in range(500)]
+    rows = {"logs": [(n, other if n == 30 else day) for n, day in enumerate(days)]}
+    schema = read_schema(str(_made(tmp_path / "l.db", "logs (id INTEGER PRIMARY KEY, ts TEXT)", rows=rows)))
+    assert schema.table("logs").column("ts").role == "text"  # else "unknown" is the latest day
+
+
+def test_codes_in_other_languages_and_markup_are_not_reckoned_with(tmp_path: Path) -> None:
+    codes = ["Kundennummer", "PLZ", "número", "科室编号", "status"]
+    columns = ", ".join(f"{code} INT" for code in codes)
+    rows = {"t": [(n, *len(codes) * (n * n,), f"<p>Hi <b>{n}</b></p>") for n in range(60)]}
+    path = _made(tmp_path / "t.db", f"t (id INTEGER PRIMARY KEY, {columns}, body TEXT)", rows=rows)
+    roles = {column.name: column.role for column in read_schema(str(path)).tables[0].columns}
+    assert roles == {"id": "key", **dict.fromkeys(codes, "code"), "body": "long"}
+
+
+def test_a_view_of_the_same_rows_does_not_lead_to_its_table(tmp_path: Path) -> None:
+    path = _made(tmp_path / "s.db", "shops (shop_id INTEGER PRIMARY KEY, name TEXT)", rows={"shops": list(NAMED)})
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE VIEW large_shops AS SELECT * FROM shops WHERE shop_id < 6")
+    assert not read_schema(str(path)).links
 
 
 def test_a_number_of_many_digits_is_named_by_four_and_is_no_answer(tmp_path: Path) -> None:
@@ -540,6 +615,13 @@ def test_ties_empty_results_and_idle_conditions_are_no_questions(schema: Schema,
     assert trivial(counted, QueryResult(error="no"), database.query_sync) == "a query that fails"
 
 
+def test_an_answer_is_kept_where_training_pays_it() -> None:
+    rows = [["L29", 15.6], ["L41", 63.6]]
+    result = QueryResult(columns=["label", "gross"], rows=rows)
+    assert not unfit("Compare the gross of L41 and L29 among the sums.", result)
+    assert unfit("Give the gross for each of the sums L41 and L29.", result)  # read as a list without names
+
+
 def test_the_recipe_composes_and_its_prompts_name_its_tables(folder: Path, schema: Schema) -> None:
     config = resolve_system_prompt(build_config(load_recipe(str(folder))), tiny=True)
     assert Path(config.agent.system_prompt) == folder / "prompt_short.txt"
@@ -634,6 +716,11 @@ def test_a_command_that_failed_before_it_made_anything_may_be_given_otherwise(tm
     assert begin(tmp_path / "a", corrected).settled == corrected
     state = read_state(tmp_path / "a")
     assert state and state.settled == corrected
+
+
+def test_a_folder_is_no_database(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="a folder; name a SQLite file"):
+        command.settle(str(tmp_path), language="en", seed=1, questions=24, tables=[], model="")
 
 
 def test_what_no_train_does_not_read_is_refused_before_the_database_is_read(path: Path, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def mined(schema: Schema, path: Path) -> Iterator[Mined]:
     yield mine_questions(schema, str(path), language="en", seed=1, sizes=SIZES)
 
 
-def model_of(mined: Mined, *, words: str = "Would you kindly say: {}", sql: str = "") -> Handler:
+def model_of(mined: Mined, *, words: str = "Kindly say: {}", sql: str = "") -> Handler:
     """A model that says `words` of a question, and reads its own words rightly, or as `sql`."""
     known = {q.question: q.sql[0] for found in mined.splits.values() for q in found}
 
@@ -70,7 +70,7 @@ def test_words_that_lead_to_the_same_rows_are_taken_and_asked_for_once(
     mined: Mined, schema: Schema, settled: Settled, tmp_path: Path
 ) -> None:
     made, n_asked = through(model_of(mined), mined, schema, settled, tmp_path / "phrased.jsonl")
-    assert texts(made) == [f"Would you kindly say: {text}" for text in texts(mined)]
+    assert texts(made) == [f"Kindly say: {text}" for text in texts(mined)]
     assert f"in the words of m: {len(texts(mined))} of {len(texts(mined))}" == made.phrased
     assert n_asked == 2 * len(texts(mined))
     again, n_asked = through(model_of(mined), mined, schema, settled, tmp_path / "phrased.jsonl")
