@@ -1,17 +1,18 @@
 """What an LLM call costs on its way: agent-lightning's own proxy, the gateway, and no proxy.
 
-  .venv/bin/python -m benchmarks.traffic [--seconds 5] [--path gateway ...] [--out traffic.json]
+  .venv/bin/python -m benchmarks.traffic [--seconds 5] [--path gateway ...] [--in-flight 1024 ...] [--delay-ms 2000 ...]
   .venv/bin/python -m benchmarks.traffic --path gateway --soak 100000
   .venv/bin/python -m benchmarks.traffic --long [--rollouts 20] [--calls 50] [--tokens 8000]
 
-For each path, number of calls in flight and model (one that answers at once, one that takes 500 ms): calls per second,
-CPU of the proxy and of the store in ms per call, calls that failed, and calls whose span the store has not got. `stock`
-is agentlightning.LLMProxy as it comes, with `agl store`; `gateway` is this project's, with the store that lasts;
-`direct` calls the model server (support/model_server.py). MiB are those of proxy and store after the cell.
-`--soak` makes so many calls at 64 in flight instead; `--stream` asks for streams; `--long` plays rollouts of 50 calls
+For each path, number of calls in flight and model (by default one that answers at once, and one that takes 500 ms):
+calls per second, CPU of the proxy and of the store in ms per call, calls that failed, and calls whose span the store
+has not got. `stock` is agentlightning.LLMProxy as it comes, with `agl store`; `gateway` is this project's, with the
+store that lasts; `direct` calls the model server (support/model_server.py). MiB are those of proxy and store after the
+cell. `--soak` makes so many calls, at 64 in flight; `--stream` asks for streams; `--long` plays rollouts of 50 calls
 whose last one sees 8,000 tokens, with packed and with plain spans, and says what each costs (support/long_calls.py).
 Everything is on this machine, the client too: calls per second say what is possible beside it, CPU per call is what a
-path costs. Run it on an idle machine; the load before it stands in the file.
+path costs. All callers begin at once, which takes a share of a short time. Run it on an idle machine; the load before
+it stands in the file.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from foundation.processes import end_with_parent
 
 PATHS = ("stock", "gateway", "direct")
 IN_FLIGHT, DELAYS_MS = (1, 16, 64, 256), (0, 500)
-N_ATTEMPTS = 64
+N_ATTEMPTS, CALLS_PER_ENGINE = 64, 2**14
 HEADER = "path     model ms in flight    calls   calls/s  proxy ms  store ms  failed  no span proxy MiB store MiB"
 PROMPT = {"system": "你是一位医学数据库助手。" * 20, "user": "甲药的适应症是什么？"}
 MESSAGES = [{"role": role, "content": text} for role, text in PROMPT.items()]
@@ -112,7 +113,9 @@ def make_proxy(path: str, store: Any, *, plain_spans: bool = False) -> Any:
         return LLMProxy(host="127.0.0.1", port=port, model_list=[], store=store, litellm_config=keyless)
     from agl_plugin.proxy.gateway import Gateway
 
-    return Gateway(port, store=store, gate=Gate(), log_probs=True, plain_spans=plain_spans)
+    return Gateway(
+        port, store=store, gate=Gate(), log_probs=True, plain_spans=plain_spans, calls_per_engine=CALLS_PER_ENGINE
+    )
 
 
 @asynccontextmanager
@@ -209,8 +212,10 @@ async def measure(path: str, delay_ms: int, in_flight: int, *, place: Place, sec
         return Cell(path, delay_ms, in_flight, calls, failed, rate, proxy_ms, store_ms, gap, *memory)
 
 
-async def measured(paths: list[str], *, model: str, seconds: float, soak: int, stream: bool) -> list[Cell]:
-    """All cells, with a fresh store for each path."""
+async def measured(
+    paths: list[str], loads: list[tuple[int, int]], *, model: str, seconds: float, soak: int, stream: bool
+) -> list[Cell]:
+    """All cells, with a fresh store for each path; `loads` are milliseconds of a call, and calls in flight."""
     from agentlightning import LightningStoreClient
 
     cells: list[Cell] = []
@@ -218,7 +223,7 @@ async def measured(paths: list[str], *, model: str, seconds: float, soak: int, s
         with store_process(path) as (address, pid):
             await until_up(address)
             store = LightningStoreClient(address)
-            for delay_ms, in_flight in [(0, 64)] if soak else itertools.product(DELAYS_MS, IN_FLIGHT):
+            for delay_ms, in_flight in loads:
                 place = Place(model, store, pid, stream)
                 cells.append(await measure(path, delay_ms, in_flight, place=place, seconds=seconds, soak=soak))
                 typer.echo(line(cells[-1]), err=True)
@@ -282,6 +287,8 @@ def main(
     rollouts: Annotated[int, typer.Option(min=1, help="with --long: how many")] = 20,
     calls: Annotated[int, typer.Option(min=2, help="with --long: of each")] = 50,
     tokens: Annotated[int, typer.Option(min=100, help="with --long: that the last call sees")] = 8000,
+    in_flight: Annotated[list[int] | None, typer.Option(min=1, help=f"calls in flight (default: {IN_FLIGHT})")] = None,
+    delay_ms: Annotated[list[int] | None, typer.Option(min=0, help=f"of the model (default: {DELAYS_MS})")] = None,
     out: Annotated[Path | None, typer.Option(help="write the figures there as JSON")] = None,
 ) -> None:
     """Measure what an LLM call costs on each path; about six minutes for all."""
@@ -296,7 +303,9 @@ def main(
             costs = asyncio.run(measured_long(model, rollouts=rollouts, calls=calls, tokens=tokens))
             typer.echo("\n".join(long_lines(costs)))
             return write_json(out, {**facts, **costs}) if out else None
-        cells = asyncio.run(measured(paths, model=model, seconds=seconds, soak=soak, stream=stream))
+        usual = ((0,), (64,)) if soak else (DELAYS_MS, IN_FLIGHT)
+        loads = [*itertools.product(delay_ms or usual[0], in_flight or usual[1])]
+        cells = asyncio.run(measured(paths, loads, model=model, seconds=seconds, soak=soak, stream=stream))
     typer.echo("\n".join([HEADER, *map(line, cells)]))
     if out:
         write_json(out, {**facts, "cells": [asdict(cell) for cell in cells]})
