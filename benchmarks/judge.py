@@ -2,12 +2,10 @@
 
   .venv/bin/python benchmarks/judge.py [--out judge.json]
 
-wall     wall time of N verdicts over max(longest call, N x mean call / concurrency, 60 N / rpm), against an endpoint in
-         a process of its own with log-normal latencies (with 64 in flight: all the same); plain, with 429s, with a
-         limit of requests a minute, with four judging processes that share the places, and with 64 in flight. Where
-         nothing is refused, also over a bare loop of the same HTTP client that only asks. Medians of --rounds; each
-         round asks both, one after the other. Targets: at most 1.15; with 64 answers of 0.2 s in flight 1.6
-cpu      milliseconds of processor time per verdict, of the judge and of the bare loop
+wall     wall time of N verdicts over max(longest call, N x mean call / concurrency), against an endpoint in a process
+         of its own with log-normal latencies; plain, and where it refuses calls above its places. Medians of --rounds.
+         Target: at most 1.15
+cpu      milliseconds of processor time per verdict, beside the endpoint's own
 tokens   prompt and completion tokens of one group of n answers, groupwise and pairwise over pointwise; a Chinese
          character or a word counts as one token; questions and evidence are the bundled ones
 cached   ms per verdict from the cache
@@ -17,26 +15,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
 import random
 import re
-import resource
 import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import aiohttp
 import typer
 from pydantic import SecretStr
 
-from benchmarks.support.measure import FORK, own_process
 from foundation.files import write_json
 from reward_client import JudgeEndpoint, JudgeItem, LLMJudge, Mode, grade_group
-from reward_client.prompting import answer_blocks, build_messages, load_prompt
 from sql_agent.config import data_path
 from sql_agent.data.dataset import load_questions
 from sql_agent.testing.server import chat_reply, error_reply, openai_server
@@ -44,65 +40,43 @@ from sql_agent.testing.server import chat_reply, error_reply, openai_server
 REASON = "要点与参考答案一致，缺少一项禁忌，表述清楚，没有编造的内容。"
 VERDICT = {"accuracy": 0.9, "completeness": 0.7, "clarity": 1, "professionalism": 1, "reason": REASON}
 GROUP_SIZES = (4, 8, 16)
+FORK = multiprocessing.get_context("fork")
 
 
 @dataclass(frozen=True)
 class Case:
-    """N verdicts by `processes` processes with `concurrency` calls in flight in all, and the endpoint's limits.
+    """How many calls are in flight, and how many places the endpoint has."""
 
-    `mean_s` and `sigma`: of the latency; `busy_share`: of calls that get a 429 at random; `rpm`: calls a minute
-    (0: any).
-    """
-
-    n: int = 640
-    concurrency: int = 16
-    processes: int = 1
-    busy_share: float = 0.0
-    places: int = 1000
-    rpm: int = 0
-    mean_s: float = 0.3
-    sigma: float = 0.5
-
-    @property
-    def has_bare_loop(self) -> bool:
-        """Whether a loop that knows nothing of limits can do the same."""
-        return not (self.busy_share or self.rpm or self.places < self.concurrency)
+    concurrency: int
+    places: int
 
 
+N_VERDICTS = 640
 CASES = {
-    "plain": Case(),
-    "random 429s": Case(busy_share=0.02),
-    "16 places, asked with 24": Case(places=16, concurrency=24),
-    "600 a minute": Case(rpm=600, n=120),
-    "4 processes": Case(places=16, processes=4),
-    "64 in flight, 1 s": Case(n=1600, concurrency=64, mean_s=1.0, sigma=0),
-    "64 in flight, 0.2 s": Case(n=3200, concurrency=64, mean_s=0.2, sigma=0),
+    "plain": Case(concurrency=16, places=1000),
+    "16 places, asked with 24": Case(concurrency=24, places=16),
 }
 
 
 class Endpoint:
     """The endpoint's side: how long its calls took, and who is refused."""
 
-    def __init__(self, case: Case) -> None:
-        self._case = case
+    def __init__(self, places: int) -> None:
+        self._places = places
         self.latencies_s: list[float] = []
         self.n_refused = 0
         self._random = random.Random(7)
         self._lock = threading.Lock()
         self._open = 0
-        self._starts: list[float] = []
 
     def answer(self, _request: dict[str, Any]) -> Any:
         """A verdict after its latency, or a 429 at once."""
-        case, now = self._case, time.monotonic()
+        now = time.monotonic()
         with self._lock:
-            self._starts = [at for at in self._starts if at > now - 6.0]
-            crowded = case.rpm and len(self._starts) >= case.rpm / 10 + 1  # over the last 6 s
-            if self._open >= case.places or crowded or self._random.random() < case.busy_share:
+            if self._open >= self._places:
                 self.n_refused += 1
                 return error_reply(429, "slow down")
-            latency_s = case.mean_s * self._random.lognormvariate(-(case.sigma**2) / 2, case.sigma)
-            self._starts.append(now)
+            latency_s = 0.3 * self._random.lognormvariate(-0.125, 0.5)  # 0.3 s in the mean
             self._open += 1
         time.sleep(latency_s)
         with self._lock:
@@ -110,9 +84,29 @@ class Endpoint:
             self.latencies_s.append(time.monotonic() - now)
         return chat_reply(json.dumps(VERDICT, ensure_ascii=False))
 
-    def figures(self) -> tuple[list[float], int]:
-        """Latencies, and how many calls were refused."""
-        return self.latencies_s, self.n_refused
+    @contextmanager
+    def served(self) -> Iterator[tuple[str, Callable[[], tuple[list[float], int]]]]:
+        """Its address in a process of its own; what ends it gives the latencies and how many calls were refused."""
+        ours, theirs = FORK.Pipe()
+
+        def serve() -> None:
+            with openai_server(self.answer, keep_alive=True) as server:
+                theirs.send(server.base_url)
+                theirs.recv()
+            theirs.send((self.latencies_s, self.n_refused))
+
+        process = FORK.Process(target=serve)
+        process.start()
+
+        def end() -> tuple[list[float], int]:
+            ours.send("end")
+            return ours.recv()
+
+        try:
+            yield ours.recv(), end
+        finally:
+            process.kill()
+            process.join(10)
 
 
 def judge_at(url: str, folder: Path, **options: Any) -> LLMJudge:
@@ -121,83 +115,22 @@ def judge_at(url: str, folder: Path, **options: Any) -> LLMJudge:
     return LLMJudge(endpoint, folder=folder, timeout_s=120.0, **options)
 
 
-def items_of(case: Case, share: int) -> list[JudgeItem]:
-    """Every `case.processes`-th item."""
-    return [JudgeItem(question="问题？", answer=f"回答 {n}") for n in range(share, case.n, case.processes)]
-
-
-def judge_share(url: str, folder: Path, case: Case, share: int) -> None:
-    """Grade a share of the items."""
-
-    async def run() -> None:
-        judge = judge_at(url, folder, concurrency=case.concurrency // case.processes, rpm=case.rpm)
-        await asyncio.gather(*(judge.grade(item) for item in items_of(case, share)))
-
-    asyncio.run(run())
-
-
-def bare_share(url: str, folder: Path, case: Case, share: int) -> None:
-    """Ask for the verdicts on a share of the items, and do nothing else."""
-    prompt, places = load_prompt("rubric_zh"), asyncio.Semaphore(case.concurrency // case.processes)
-
-    async def ask(session: aiohttp.ClientSession, item: JudgeItem) -> None:
-        messages = build_messages(prompt, answer_blocks(item))
-        request = {"model": "local", "messages": messages, "max_tokens": 512, "temperature": 0}
-        async with places, session.post(f"{url}/chat/completions", json=request) as response:
-            assert (await response.json())["choices"]
-
-    async def run() -> None:
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-            await asyncio.gather(*(ask(session, item) for item in items_of(case, share)))
-
-    asyncio.run(run())
-
-
-Share = Callable[[str, Path, Case, int], None]
-
-
-def timed(case: Case, work: Share) -> dict[str, float]:
-    """Wall time, bound and their ratio for one case; milliseconds of processor time per verdict."""
-    endpoint = Endpoint(case)
-    served = own_process(endpoint.answer, figures=endpoint.figures)
-    with served as (url, end), tempfile.TemporaryDirectory() as folder:
-        children = [
-            FORK.Process(target=work, args=(url, Path(folder) / "judge", case, share))
-            for share in range(case.processes)
-        ]
-        cpu_s, started_s = _children_cpu_s(), time.perf_counter()
-        for child in children:
-            child.start()
-        for child in children:
-            child.join()
-        wall_s = time.perf_counter() - started_s
-        cpu_s = _children_cpu_s() - cpu_s
-        latencies_s, n_refused = end()
-    assert len(latencies_s) == case.n, f"{len(latencies_s)} calls for {case.n} verdicts"
-    places = min(case.concurrency, case.places)
-    bound_s = max(
-        max(latencies_s),
-        case.n * statistics.fmean(latencies_s) / places,
-        60 * case.n / case.rpm if case.rpm else 0.0,
-    )
-    figures = {"wall_s": wall_s, "bound_s": bound_s, "ratio": wall_s / bound_s}
-    return figures | {"refused": n_refused, "cpu_ms": 1000 * cpu_s / case.n}
-
-
-def _children_cpu_s() -> float:
-    """Of the child processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def wall(case: Case) -> dict[str, float]:
-    """One round: the judge, and the bare loop where there is one."""
-    judged = timed(case, judge_share)
-    if not case.has_bare_loop:
-        return judged
-    bare = timed(case, bare_share)
-    ratios = {"bare_ratio": bare["ratio"], "over_bare": judged["ratio"] / bare["ratio"]}
-    return judged | ratios | {"bare_cpu_ms": bare["cpu_ms"]}
+    """One round: wall time, bound and their ratio; milliseconds of processor time per verdict."""
+
+    async def grade_all(judge: LLMJudge) -> None:
+        items = [JudgeItem(question="问题？", answer=f"回答 {n}") for n in range(N_VERDICTS)]
+        await asyncio.gather(*(judge.grade(item) for item in items))
+
+    with Endpoint(case.places).served() as (url, end), tempfile.TemporaryDirectory() as folder:
+        cpu_s, started_s = time.process_time(), time.perf_counter()
+        asyncio.run(grade_all(judge_at(url, Path(folder), concurrency=case.concurrency)))
+        wall_s, cpu_s = time.perf_counter() - started_s, time.process_time() - cpu_s
+        latencies_s, n_refused = end()
+    assert len(latencies_s) == N_VERDICTS, f"{len(latencies_s)} calls for {N_VERDICTS} verdicts"
+    bound_s = max(max(latencies_s), sum(latencies_s) / min(case.concurrency, case.places))
+    figures = {"wall_s": wall_s, "bound_s": bound_s, "ratio": wall_s / bound_s}
+    return figures | {"refused": n_refused, "cpu_ms": 1000 * cpu_s / N_VERDICTS}
 
 
 def n_tokens(text: str) -> int:
@@ -266,26 +199,19 @@ def cached_ms() -> float:
 def main(
     out: Annotated[Path | None, typer.Option(help="write the figures there as JSON")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="runs of each wall time case; the median counts")] = 3,
-    only: Annotated[str, typer.Option(help="only the wall time cases with this in their names")] = "",
 ) -> None:
-    """Measure the judge client; about eight minutes on an idle machine."""
-    cases = {name: case for name, case in CASES.items() if only in name}
-    by_round = {name: [wall(case) for _ in range(rounds)] for name, case in cases.items()}
+    """Measure the judge client; about two minutes on an idle machine."""
+    by_round = {name: [wall(case) for _ in range(rounds)] for name, case in CASES.items()}
     walls = {
         name: {figure: round(statistics.median(row[figure] for row in rows), 3) for figure in rows[0]}
         for name, rows in by_round.items()
     }
-    figures: dict[str, Any] = {"wall": walls}
     for name, row in walls.items():
-        bare = (
-            "; bare loop {bare_ratio:.2f}, over it {over_bare:.2f}, {bare_cpu_ms:.2f} ms" if "over_bare" in row else ""
-        )
-        line = "{ratio:.2f} times the bound, {cpu_ms:.2f} ms of processor time, {refused:.0f} refused" + bare
+        line = "{ratio:.2f} times the bound, {cpu_ms:.2f} ms of processor time, {refused:.0f} refused"
         typer.echo(f"{name}: {line.format(**row)}")
-    if not only:
-        figures |= {"tokens_per_answer": tokens(), "cache_hit_ms": cached_ms()}
-        saved = ", ".join(f"n={n} {row['groupwise_ratio']:.2f}" for n, row in figures["tokens_per_answer"].items())
-        typer.echo(f"groupwise over pointwise tokens: {saved}; cache hit {figures['cache_hit_ms']:.2f} ms")
+    figures = {"wall": walls, "tokens_per_answer": tokens(), "cache_hit_ms": cached_ms()}
+    saved = ", ".join(f"n={n} {row['groupwise_ratio']:.2f}" for n, row in figures["tokens_per_answer"].items())
+    typer.echo(f"groupwise over pointwise tokens: {saved}; cache hit {figures['cache_hit_ms']:.2f} ms")
     if out:
         write_json(out, figures)
 

@@ -12,6 +12,7 @@ import asyncio
 import functools
 import itertools
 import json
+import multiprocessing
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,6 @@ from typing import Any
 from aiohttp import web
 
 from agl_plugin.proxy.answers import IDS, as_event
-from benchmarks.support.measure import FORK
 from foundation.net import free_port
 from foundation.processes import end_with_parent
 from sql_agent.testing.server import chat_reply
@@ -117,7 +117,7 @@ def _serve(port: int) -> None:
 def model_server() -> Iterator[str]:
     """Its address, without the delay."""
     port = free_port()
-    process = FORK.Process(target=_serve, args=(port,), daemon=True)
+    process = multiprocessing.get_context("fork").Process(target=_serve, args=(port,), daemon=True)
     process.start()
     try:
         yield f"http://127.0.0.1:{port}"
