@@ -24,8 +24,6 @@ from sql_agent.config.commands import command_tree
 from sql_agent.config.data import CurriculumConfig, DataConfig, FileConfig
 from sql_agent.config.database import DIALECTS, TITLES, DatabaseConfig
 from sql_agent.config.health import HealthConfig
-from sql_agent.config.local import LocalConfig
-from sql_agent.config.logging import LoggingConfig
 from sql_agent.config.model import ModelConfig
 from sql_agent.config.optim import OptimConfig
 from sql_agent.config.paths import (
@@ -42,7 +40,6 @@ from sql_agent.config.paths import (
 from sql_agent.config.python import PythonConfig
 from sql_agent.config.reward import JudgeConfig, RewardConfig, RewardModelConfig
 from sql_agent.config.rollout import RolloutConfig
-from sql_agent.config.store import StoreConfig
-from sql_agent.config.trainer import TrainerConfig
+from sql_agent.config.trainer import LocalConfig, LoggingConfig, StoreConfig, TrainerConfig
 from sql_agent.config.tree import AgentTree, TrainConfig
 from sql_agent.config.tune import DpoConfig, SftConfig, TuneConfig

@@ -1,4 +1,4 @@
-"""Section `trainer`: length, device, checkpoints."""
+"""Sections `trainer`, `local`, `store` and `logging`: length, device, checkpoints, and what a run leaves where."""
 
 from __future__ import annotations
 
@@ -79,3 +79,56 @@ class TrainerConfig(Node):
     def in_bf16(self) -> bool:
         """Whether passes through the model are in bfloat16, around weights and moments in float32."""
         return self.precision == "bfloat16" or (self.precision == "auto" and self.device != "cpu")
+
+
+class LocalConfig(Node):
+    """Training in one process."""
+
+    max_batch: int = Field(default=96, ge=1, description="LLM calls that are answered together; fewer need less memory")
+    quantization: Literal["none", "nf4"] = Field(
+        default="none",
+        description="nf4: weights in 4 bits (NF4, quantised twice), with LoRA; needs bitsandbytes",
+    )
+    optimizer: Literal["adamw", "adamw_8bit"] = Field(
+        default="adamw", description="adamw_8bit: its moments in 8 bits; needs a GPU and bitsandbytes"
+    )
+
+
+class StoreConfig(Node):
+    """Where rollouts and spans live."""
+
+    external_address: str = Field(
+        default="",
+        description="http://host:port of a running `python -m agl_plugin.store` or `agl store`; empty: managed",
+    )
+    mongo_uri: str = Field(default="", description="MongoDB of a managed store; empty: rollouts.db of the run folder")
+    patience_s: float = Field(
+        default=60.0, ge=0, description="how long requests wait for a store that is away, and may be started again"
+    )
+    keep_spans: int = Field(
+        default=4,
+        ge=0,
+        description="the store deletes spans of ended rollouts this many steps and validations after theirs; 0: never",
+    )
+    port: int = Field(default=4747, ge=1, le=65535, description="port of the managed store")
+    proxy_host: str = Field(
+        default="127.0.0.1",
+        description="interface of the LLM proxy; another one, for runners elsewhere, needs AGL_STORE_TOKEN",
+    )
+    proxy_port: int = Field(default=0, ge=0, le=65535, description="port of the LLM proxy; 0: a free one")
+
+
+class LoggingConfig(Node):
+    """Where metrics go besides the run folder."""
+
+    trackers: list[Literal["console", "wandb", "swanlab", "tensorboard"]] = Field(
+        default=["console", "wandb"], description="verl trackers"
+    )
+    project: str = Field(default="AgentGRPO", description="project name in the trackers")
+    experiment: str = Field(
+        default="sql_agent", description="experiment name in the trackers; part of the run folder's name"
+    )
+    audit: bool = Field(
+        default=True, description="keep [audit.db](36-audit.md): what stands behind each reward and row"
+    )
+    debug: bool = Field(default=False, description="DEBUG log level")

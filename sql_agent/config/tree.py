@@ -12,8 +12,6 @@ from sql_agent.config.agents import check_agent_tree, unknown_agent
 from sql_agent.config.data import DataConfig
 from sql_agent.config.database import DatabaseConfig
 from sql_agent.config.health import HealthConfig
-from sql_agent.config.local import LocalConfig
-from sql_agent.config.logging import LoggingConfig
 from sql_agent.config.model import ModelConfig
 from sql_agent.config.node import Node
 from sql_agent.config.optim import OptimConfig
@@ -21,8 +19,7 @@ from sql_agent.config.python import PythonConfig
 from sql_agent.config.reward import RewardConfig
 from sql_agent.config.rollout import RolloutConfig
 from sql_agent.config.serve import ServeConfig
-from sql_agent.config.store import StoreConfig
-from sql_agent.config.trainer import TrainerConfig
+from sql_agent.config.trainer import LocalConfig, LoggingConfig, StoreConfig, TrainerConfig
 from sql_agent.config.tune import DpoConfig, SftConfig
 
 
