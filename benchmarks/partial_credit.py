@@ -40,23 +40,10 @@ def one_table(query: exp.Query) -> str:
     return f"FROM {table.sql('sqlite')}" if table else ""
 
 
-def asked(query: exp.Query) -> str:
-    """Its columns as SQL."""
-    return ", ".join(column.sql("sqlite") for column in query.selects)
-
-
 def bare(query: exp.Query) -> str:
     """The columns that it reads, without what is computed of them."""
     columns = dict.fromkeys(c.sql("sqlite") for s in query.selects for c in s.find_all(exp.Column))
     return ", ".join(columns) or "*"
-
-
-def without(query: exp.Query, *parts: str) -> str:
-    """The query without these parts."""
-    copy = query.copy()
-    for part in parts:
-        copy.set(part, None)
-    return copy.sql("sqlite")
 
 
 def flipped(query: exp.Query) -> str:
@@ -67,7 +54,6 @@ def flipped(query: exp.Query) -> str:
 
 GAMING: dict[str, Callable[[exp.Query], str]] = {
     "SELECT * of the table": lambda q: f"SELECT * {one_table(q)}",
-    "SELECT * of the join": lambda q: f"SELECT * {tables(q)}",
     "the columns, no condition": lambda q: f"SELECT {bare(q)} {tables(q)}",
     "the columns, distinct": lambda q: f"SELECT DISTINCT {bare(q)} {tables(q)}",
     "the columns, first row": lambda q: f"SELECT {bare(q)} {tables(q)} LIMIT 1",
@@ -84,10 +70,8 @@ GAMING: dict[str, Callable[[exp.Query], str]] = {
 NEAR: dict[str, Callable[[exp.Query], str]] = {
     "one column too many": lambda q: q.copy().select("rowid AS more", dialect="sqlite").sql("sqlite"),
     "the last column missing": lambda q: (
-        without(q.copy().select(*q.selects[:-1], append=False)) if len(q.selects) > 1 else ""
+        q.copy().select(*q.selects[:-1], append=False).sql("sqlite") if len(q.selects) > 1 else ""
     ),
-    "one row missing": lambda q: f"SELECT * FROM ({without(q)}) LIMIT (SELECT COUNT(*) - 1 FROM ({without(q)}))",
-    "the ranking without its end": lambda q: without(q, "limit") if q.args.get("limit") else "",
 }
 
 

@@ -72,10 +72,9 @@ class Part:
         return max(self.seconds / step_s, self.gib / memory_gib if self.is_memory else 0)
 
 
-def spans_of(shape: Shape, *, plain: bool = False) -> list[Span]:
-    """The calls of one rollout as the gateway writes them: with packed token ids, or plain."""
-    rng, spans, packer = random.Random(1), [], Packer()
-    pack = None if plain else functools.partial(packer.packed, "at")
+def spans_of(shape: Shape) -> list[Span]:
+    """The calls of one rollout as the gateway writes them."""
+    rng, spans, pack = random.Random(1), [], functools.partial(Packer().packed, "at")
     ids: list[int] = []
     for n in range(shape.calls):
         ids += [rng.randrange(VOCABULARY) for _ in range(shape.prompt(n) - len(ids))]  # what tools said
@@ -110,11 +109,9 @@ def held_bytes(work: Callable[[], Any]) -> int:
         tracemalloc.stop()
 
 
-def parts_of(
-    shape: Shape, *, gateway_ms: float, store_ms: float, operation_ms: float, plain: bool = False
-) -> list[Part]:
+def parts_of(shape: Shape, *, gateway_ms: float, store_ms: float, operation_ms: float) -> list[Part]:
     """What each part of a run does in a step of this shape."""
-    spans, limits = spans_of(shape, plain=plain), Limits(shape.tokens, shape.tokens + shape.calls * shape.sampled)
+    spans, limits = spans_of(shape), Limits(shape.tokens, shape.tokens + shape.calls * shape.sampled)
     triplets = calls_of(spans)
     assert len(triplets) == shape.calls
     attempt = Attempt(attempt_id="at", rollout_id="ro", sequence_id=1, start_time=0.0, status="succeeded")
@@ -170,12 +167,10 @@ def main(
     gateway_ms: Annotated[float, typer.Option(help="CPU of the gateway per call (benchmarks.traffic)")] = 0.42,
     store_ms: Annotated[float, typer.Option(help="CPU of the store per call's span of a few tokens")] = 0.18,
     operation_ms: Annotated[float, typer.Option(help="CPU of the store per operation (benchmarks.store)")] = 0.45,
-    plain_spans: Annotated[bool, typer.Option("--plain-spans", help="as with rollout.plain_spans")] = False,
 ) -> None:
     """What a step needs besides the model, and at how many rollouts each part runs out."""
     shape = Shape(rollouts, calls, tokens, sampled)
-    costs = {"gateway_ms": gateway_ms, "store_ms": store_ms, "operation_ms": operation_ms}
-    parts = parts_of(shape, **costs, plain=plain_spans)
+    parts = parts_of(shape, gateway_ms=gateway_ms, store_ms=store_ms, operation_ms=operation_ms)
     table = Table(title=f"{rollouts} rollouts of {calls} calls, {tokens} tokens: {shape.read * rollouts:,} tokens read")
     for head in ("part", "CPU s a step", "GiB a step", "most rollouts in a step", "what relieves it"):
         table.add_column(head, justify="left" if head.startswith(("part", "what")) else "right")

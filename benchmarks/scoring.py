@@ -171,9 +171,7 @@ def measure(folder: Path, *, n_items: int, batch_size: int, max_items: int, roun
         },
         "largest_score_difference": furthest,
         "n_items": n_items,
-        "batch_size": batch_size,
         "rounds": rounds,
-        "parameters": sum(parameter.numel() for parameter in plain._model.parameters()),
         "device": str(plain._model.device),
         "threads": torch.get_num_threads(),
     }
