@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import time
 import uuid
 from collections import Counter
@@ -60,8 +59,6 @@ from foundation.store_token import check_host
 
 if TYPE_CHECKING:
     from agl_plugin.run.node_gateways import NodeGateways
-
-logger = logging.getLogger(__name__)
 
 FINISHED: list[RolloutStatus] = ["succeeded", "failed", "cancelled"]
 SET_UP_S = 300.0

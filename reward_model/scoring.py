@@ -8,7 +8,6 @@ Not covered: several GPUs. A model must fit on one device.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,8 +22,6 @@ from foundation.errors import RunError, UserError
 from reward_model.encoding import Dialogue, Encoded, Encoder
 from reward_model.folder import check_reward_model
 from reward_model.pairs import grounded
-
-logger = logging.getLogger(__name__)
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 DEFAULT_MAX_TOKENS = 2048

@@ -11,7 +11,7 @@ trainer's; what lies outside the step is left out.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,15 +83,6 @@ class Stopwatch:
 
     def add(self, kind: str, start: float, end: float) -> None:
         self.intervals.setdefault(kind, []).append((start, end))
-
-    def measured(self, kind: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        """`work`, noted under `kind` at each call."""
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            with self.measure(kind):
-                return work(*args, **kwargs)
-
-        return call
 
     def phases(self, timers: dict[str, float], *, seconds: float) -> dict[str, float]:
         """Seconds per phase of a step that took `seconds`. `timers` are verl's (`timing_s/...` without the prefix).

@@ -118,7 +118,7 @@ def _ends(form: Wording) -> Iterator[str]:
 
 def _alike(new: Wording, old: Wording, seen: Seen) -> float:
     """The share of equal tokens where the two, of the same numbers, are one question, by words or by tokens; else 0."""
-    if _denies_alone(new, old, seen) or _name_others(new, old):
+    if _denies_alone(new, old) or _name_others(new, old):
         return 0.0
     if any(mine == theirs for mine, theirs in zip(new.joined, old.joined, strict=True)):
         return 1.0
@@ -134,7 +134,7 @@ def _alike(new: Wording, old: Wording, seen: Seen) -> float:
     return max(_reordered(new, old, seen), *(_ordered(*view, seen) for view in zip(new.views, old.views, strict=True)))
 
 
-def _denies_alone(new: Wording, old: Wording, seen: Seen) -> bool:
+def _denies_alone(new: Wording, old: Wording) -> bool:
     """Whether one denies more often, and by more than a slip in a character (周未 for 周末)."""
     if any(mine == theirs for mine, theirs in zip(new.denials, old.denials, strict=True)):
         return False

@@ -1,7 +1,7 @@
 """Which questions the report shows, and their transcripts: the most improved, the worst, best against worst of a group.
 
-Guarantees: at most MOST_PAIRS + MOST_GROUPS pairs; of a trial that was played twice the later one counts. Texts stay as
-they are: the page's template cuts and escapes them.
+Guarantees: at most as many pairs as SHOWN and MOST_GROUPS say; of a trial that was played twice the later one counts.
+Texts stay as they are: the page's template cuts and escapes them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sql_agent.run_report.folder import Entry, RunData
 
 Kind = Literal["improved", "worse", "still low"]
 SHOWN: dict[Kind, int] = {"improved": 5, "worse": 3, "still low": 3}
-MOST_PAIRS, MOST_GROUPS, MOST_STANDINGS = sum(SHOWN.values()), 3, 12
+MOST_GROUPS, MOST_STANDINGS = 3, 12
 CLEAR = 0.05  # a smaller difference is no case of getting better or worse
 LOW = 0.6  # half a good answer and the bonus: what stays below is still low
 
