@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import typer
 import typer.main
 
 from foundation.command import Table, flags_of, loaded, loaded_app, renamed
+from sql_agent import api
+from sql_agent.api import jobs
+from sql_agent.api.calls import Done
 from sql_agent.cli import COMMANDS, app
+from sql_agent.config import TrainConfig
 from sql_agent.training import options
 from sql_agent.tuning import options as tuning
 
@@ -56,3 +61,17 @@ def every_command(table: Table = COMMANDS, above: str = "") -> dict[str, Any]:
         else:
             found |= every_command(where, f"{above}{name} ")
     return found
+
+
+def train_call(**given: Any) -> TrainConfig:
+    """The configuration of a call of api.train, which trains nothing here."""
+    configs: list[TrainConfig] = []
+
+    def run_job(_function: str, *, config: TrainConfig, quiet: bool) -> Done:
+        configs.append(config)
+        return Done(1, [str(quiet)])
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(api.TrainingFailed):
+        patch.setattr(jobs, "run_job", run_job)
+        api.train(**given)
+    return configs[0]

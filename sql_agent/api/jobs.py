@@ -51,33 +51,6 @@ def train(
     Overrides are configuration keys (see `keys`): optim__lr=1e-5, optim={"lr": 1e-5} or **{"optim.lr": 1e-5}. Raises
     UserError for wrong input, and TrainingFailed, whose `run` is what there is.
     """
-    config = train_config(
-        recipe=recipe,
-        model=model,
-        dataset=dataset,
-        max_samples=max_samples,
-        reward=reward,
-        tools=tools,
-        ci=ci,
-        ci_fast=ci_fast,
-        overrides=overrides,
-    )
-    return _run_of(run_job("sql_agent.commands.train:run", config=config, quiet=quiet))
-
-
-def train_config(
-    *,
-    recipe: str | Path = "",
-    model: Model = "",
-    dataset: Source = "",
-    max_samples: int | None = None,
-    reward: RewardFunction | str = "",
-    tools: Sequence[Any] = (),
-    ci: bool = False,
-    ci_fast: bool = False,
-    overrides: dict[str, Any],
-) -> TrainConfig:
-    """The configuration that `train` trains. Raises UserError."""
     tree = {"model.path": _model_text(model)} if model else {}
     is_given = not isinstance(dataset, str) or bool(dataset)
     if is_given or max_samples:
@@ -90,7 +63,8 @@ def train_config(
     arguments = ("model", "dataset", "max_samples", "reward", "tools", "ci", "ci_fast", "quiet")
     tree |= settings(overrides, arguments=arguments)
     keys = command_tree(commands.GRPO, [], recipe=str(recipe), flags=nested(tree))
-    return options.shorten(options.configured(keys, recipe=str(recipe)), ci=ci or ci_fast, fast=ci_fast)
+    config = options.shorten(options.configured(keys, recipe=str(recipe)), ci=ci or ci_fast, fast=ci_fast)
+    return _run_of(run_job("sql_agent.commands.train:run", config=config, quiet=quiet))
 
 
 def for_word_problems(dataset: Source, max_samples: int | None = None, *, tiny: bool = False) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from sql_agent.records import Episode, Question
 from sql_agent.scoring.functions import load_function
 from sql_agent.scoring.registry import SCORERS, ScoringContext
 from sql_agent.training.options import resolve_config
-from tests.typed import train_flags
+from tests.typed import train_call, train_flags
 
 COMPAT = ROOT / "sql_agent" / "api" / "compat"
 
@@ -40,7 +40,7 @@ def caches_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def composed(overrides: dict[str, Any], **given: Any) -> dict[str, Any]:
-    return jobs.train_config(**given, overrides=overrides).model_dump()
+    return train_call(**given, **overrides).model_dump()
 
 
 def test_word_problems_are_played_with_their_own_tools_and_the_reward_that_was_given() -> None:

@@ -21,12 +21,12 @@ from foundation.files import read_lines
 from sql_agent import api
 from sql_agent.agent.own_threads import Threads
 from sql_agent.agent.own_tools import load
-from sql_agent.api import jobs
 from sql_agent.api.calls import run_process, settings
 from sql_agent.api.given import tool_source
 from sql_agent.config import ROOT
 from sql_agent.data.given import plain
 from sql_agent.data.named import question_file, tuning_source
+from tests.typed import train_call
 
 ROWS = [{"question": "1 + 1?", "answer": "2"}, {"question": "1 + 2?", "answer": "3"}]
 
@@ -65,7 +65,7 @@ def test_rows_in_any_form_are_a_data_set(source: Any) -> None:
     rows = api.load_dataset(source)
     assert [(row["question"], row["answer"]) for row in rows] == [("1 + 1?", "2"), ("1 + 2?", "3")]
     assert len(read_lines(question_file(source, max_samples=1))) == 1
-    config = jobs.train_config(dataset=source, max_samples=np.int64(2), overrides={})  # pyright: ignore[reportArgumentType]
+    config = train_call(dataset=source, max_samples=np.int64(2))
     assert config.data.train_file == str(question_file(source, max_samples=2))
 
 
