@@ -3,8 +3,8 @@
   .venv/bin/python benchmarks/judge.py [--out judge.json]
 
 wall     wall time of N verdicts over max(longest call, N x mean call / concurrency), against an endpoint in a process
-         of its own with log-normal latencies; plain, and where it refuses calls above its places. Medians of --rounds.
-         Target: at most 1.15
+         of its own with log-normal latencies, plain and where it refuses calls above its places, and with 64 in flight
+         of one latency. Medians of --rounds. Targets: at most 1.15; with answers of 0.2 s 1.6
 cpu      milliseconds of processor time per verdict, beside the endpoint's own
 tokens   prompt and completion tokens of one group of n answers, groupwise and pairwise over pointwise; a Chinese
          character or a word counts as one token; questions and evidence are the bundled ones
@@ -45,24 +45,28 @@ FORK = multiprocessing.get_context("fork")
 
 @dataclass(frozen=True)
 class Case:
-    """How many calls are in flight, and how many places the endpoint has."""
+    """N verdicts with so many calls in flight, and the endpoint's places and latency."""
 
-    concurrency: int
-    places: int
+    n: int = 640
+    concurrency: int = 16
+    places: int = 1000
+    mean_s: float = 0.3
+    sigma: float = 0.5
 
 
-N_VERDICTS = 640
 CASES = {
-    "plain": Case(concurrency=16, places=1000),
-    "16 places, asked with 24": Case(concurrency=24, places=16),
+    "plain": Case(),
+    "16 places, asked with 24": Case(places=16, concurrency=24),
+    "64 in flight, 1 s": Case(n=1600, concurrency=64, mean_s=1.0, sigma=0),
+    "64 in flight, 0.2 s": Case(n=3200, concurrency=64, mean_s=0.2, sigma=0),
 }
 
 
 class Endpoint:
     """The endpoint's side: how long its calls took, and who is refused."""
 
-    def __init__(self, places: int) -> None:
-        self._places = places
+    def __init__(self, case: Case) -> None:
+        self._case = case
         self.latencies_s: list[float] = []
         self.n_refused = 0
         self._random = random.Random(7)
@@ -71,12 +75,12 @@ class Endpoint:
 
     def answer(self, _request: dict[str, Any]) -> Any:
         """A verdict after its latency, or a 429 at once."""
-        now = time.monotonic()
+        case, now = self._case, time.monotonic()
         with self._lock:
-            if self._open >= self._places:
+            if self._open >= case.places:
                 self.n_refused += 1
                 return error_reply(429, "slow down")
-            latency_s = 0.3 * self._random.lognormvariate(-0.125, 0.5)  # 0.3 s in the mean
+            latency_s = case.mean_s * self._random.lognormvariate(-(case.sigma**2) / 2, case.sigma)
             self._open += 1
         time.sleep(latency_s)
         with self._lock:
@@ -119,18 +123,18 @@ def wall(case: Case) -> dict[str, float]:
     """One round: wall time, bound and their ratio; milliseconds of processor time per verdict."""
 
     async def grade_all(judge: LLMJudge) -> None:
-        items = [JudgeItem(question="问题？", answer=f"回答 {n}") for n in range(N_VERDICTS)]
+        items = [JudgeItem(question="问题？", answer=f"回答 {n}") for n in range(case.n)]
         await asyncio.gather(*(judge.grade(item) for item in items))
 
-    with Endpoint(case.places).served() as (url, end), tempfile.TemporaryDirectory() as folder:
+    with Endpoint(case).served() as (url, end), tempfile.TemporaryDirectory() as folder:
         cpu_s, started_s = time.process_time(), time.perf_counter()
         asyncio.run(grade_all(judge_at(url, Path(folder), concurrency=case.concurrency)))
         wall_s, cpu_s = time.perf_counter() - started_s, time.process_time() - cpu_s
         latencies_s, n_refused = end()
-    assert len(latencies_s) == N_VERDICTS, f"{len(latencies_s)} calls for {N_VERDICTS} verdicts"
+    assert len(latencies_s) == case.n, f"{len(latencies_s)} calls for {case.n} verdicts"
     bound_s = max(max(latencies_s), sum(latencies_s) / min(case.concurrency, case.places))
     figures = {"wall_s": wall_s, "bound_s": bound_s, "ratio": wall_s / bound_s}
-    return figures | {"refused": n_refused, "cpu_ms": 1000 * cpu_s / N_VERDICTS}
+    return figures | {"refused": n_refused, "cpu_ms": 1000 * cpu_s / case.n}
 
 
 def n_tokens(text: str) -> int:
@@ -200,7 +204,7 @@ def main(
     out: Annotated[Path | None, typer.Option(help="write the figures there as JSON")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="runs of each wall time case; the median counts")] = 3,
 ) -> None:
-    """Measure the judge client; about two minutes on an idle machine."""
+    """Measure the judge client; about four minutes on an idle machine."""
     by_round = {name: [wall(case) for _ in range(rounds)] for name, case in CASES.items()}
     walls = {
         name: {figure: round(statistics.median(row[figure] for row in rows), 3) for figure in rows[0]}
