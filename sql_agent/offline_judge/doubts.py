@@ -51,7 +51,7 @@ FREE = """
 the a an is are was were be been has have had does do did of in on at by to for with and there it its s this that they
 them these those he she his her their who which what how many much when where here total altogether all as so from
 namely following follows follow than i we you me my our us your found ve ll re m d can ca wo percent dollars euros
-pounds $ € £ ¥ % ° c f , . & '
+pounds $ € £ ¥ % ° c f , . & ' =
 """
 # Of a clause that tells no value: where it is from, and courtesy.
 FRAMES = """

@@ -24,7 +24,7 @@ UNITS = """
 kg/kilo/kilogram/公斤/千克 g/gram t/ton/tonne lb/pound/磅 毫克 斤/市斤 oz/ounce/盎司 | euro/eur/欧元/€ dollar/usd/美元/$
 pound/gbp/英镑/£ yuan/cny/rmb/人民币/元 yen/日元 cent | m/metre/meter/米 km/kilometre/kilometer/公里/千米
 cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里 foot/feet/英尺 | hectare/ha/公顷 acre/英亩 亩 |
-minute/min/分钟 hour/小时 second/sec/秒 | litre/liter/l ml/millilitre/milliliter/毫升 |
+minute/min/分钟 hour/小时/h second/sec/秒 | litre/liter/l ml/millilitre/milliliter/毫升 |
 per_night/a_night/nightly/每晚
 per_day/a_day/each_day/every_day/daily/每天/每日 per_week/a_week/weekly/每周
 per_month/monthly/每月 per_year/a_year/yearly/annual/每年 |
@@ -48,7 +48,7 @@ OF_TIME_AND_DEGREE = "through over since then while still yet most more day"
 MAX_ROW, MAX_NEW, MANY_SENSES = 3, 12, 8
 LESS = ("least ", "less ")  # the opposite of an opposite
 NUMBERED = re.compile(
-    r"((?<![a-z])[a-z]+|[\u4e00-\u9fff]) ?(\d+(?![\d.])(?: [a-z]\b)?|\b(?:[a-z]|[ivx]{2,4})\b) ?([\u4e00-\u9fff]?)"
+    r"((?<![a-z])[a-z]+|[\u4e00-\u9fff]) ?(\d+(?!\.?\d)(?: [a-z]\b)?|\b(?:[a-z]|[ivx]{2,4})\b) ?([\u4e00-\u9fff]?)"
 )
 AUXILIARY = "is|are|was|were|do|does|did|has|have|had|can|could|will|would|should"
 ASKED = re.compile(  # what asks, with the noun behind which and what
@@ -152,7 +152,7 @@ def is_turned(asked: str, clause: str, names: Set[str] = frozenset()) -> bool:
             [place[one] > place[word] for one in side if not names or one in names]
             for side in (ours[:n], ours[n + 1 :])
         )
-        if any(before) and not all(behind):
+        if word not in names and any(before) and not all(behind):
             return True
     return False
 

@@ -174,7 +174,7 @@ def typed_value(truth: Truth, *, question: str, answer: str) -> float:
         is_told = _polarity(said, asked, answer) is (truth.values[0] == "yes")
         return float(is_told and not is_other_kind(asked, said))
     told = _Told(truth, question, answer)
-    if not told.order or not told.is_clean or _strange_names(answer, asked, truth.values):
+    if not told.order or not told.is_clean or _strange_names(answer, asked, truth.values + truth.columns):
         return 0.0
     wanted = list(dict.fromkeys(truth.values))
     order = [wanted.index(value) for value in told.order]
@@ -195,6 +195,7 @@ class _Told:
         self._known, self._lexicon = _lexicon("\n".join([asked, *truth.columns])), Lexicon(self._forms)
         said = _without_opposites(said, asked, self._shown(said))
         self._truth, self._asked, self._said = truth, asked, said
+        self._columns = Lexicon(one for name in truth.columns for one in name.split() if stem(one) not in _content(asked))
         self._is_named = truth.kind in ("name", "list", "set")
         is_numbered = self._is_named and not any(map(NUMBER.fullmatch, truth.values))
         places = range(1, len({*truth.values}) + 1) if is_numbered else [len({*truth.values})]
@@ -215,7 +216,7 @@ class _Told:
         is_turned = self._is_negative and max(denied) > 1  # who do not lack one have one
         money = (" ".join(["", *re.findall("[$€£]", text)]) for text in (question, answer))  # no part of plain numbers
         is_turned |= is_other_kind(asked + next(money), (shown := self._shown(said)) + next(money))
-        asks = re.search(r"[?？]|(?<!#)\.\.|\.{3}|…", shown) is not None
+        asks = re.search(rf"[?？]|(?<!#)\.\.|\.{{3}}|…|#(?:{JOINT}|[,;、])-?\d[\d.]*$", shown) is not None
         clean = [self._is_clean(one, leads=leads) for one, leads in self._clauses(said, shown)]
         self.is_clean = not (asks or is_turned or _turns(asked, said)) and all(clean)
 
@@ -259,7 +260,7 @@ class _Told:
         if _renames(self._asked, filled) or (found and self._affirms(clause)):
             return False
         if found and (
-            is_exchanged(self._asked, filled, self._said, self._spare)
+            is_exchanged(self._asked, _filled(filled, self._columns.read(filled)[0]), self._said, self._spare)
             or (self._names and is_turned(self._asked, filled, self._names))
         ):
             return False

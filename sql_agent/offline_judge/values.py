@@ -53,7 +53,7 @@ DATE = re.compile(rf"{DAY}(?: {TIME})?")
 CLOCKS = (
     re.compile(rf"{HOUR}:(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d)(?:\.\d+)?)?(?![:\d]) ?(?P<half>[ap]\.?m\b\.?)?"),
     re.compile(rf"{HOUR}(?:\.(?P<m>[0-5]\d))? ?(?P<half>[ap]\.?m\b\.?)"),
-    re.compile(rf"(?P<half>[上下中]午|[晚早]上|凌晨)?{HOUR}[点时](?:(?P<m>[0-5]?\d)分|半|(?<=午\d.)|(?<=午\d\d.))"),
+    re.compile(rf"(?P<half>[上下中]午|[晚早]上|凌晨)?{HOUR}[点时](?:(?P<m>[0-5]?\d)分(?:(?P<s>[0-5]?\d)秒)?|半|(?<=午\d.)|(?<=午\d\d.))"),
 )
 MOMENT = re.compile(rf"({DAY})(?:[,;、 ]|\bat\b|的)*({TIME})|({TIME})(?:[,; ]|\bon\b)*({DAY})")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -70,7 +70,7 @@ ABBREVIATED = re.compile(r"\b(mr|mrs|ms|dr|prof|st)\. ?", re.I)
 @functools.lru_cache(maxsize=4096)
 def plain(text: str) -> str:
     """The judge's normal form with its values in one form."""
-    text = NO_NUMERAL.sub("", unicodedata.normalize("NFKC", text).replace("零下", "负"))
+    text = NO_NUMERAL.sub("", unicodedata.normalize("NFKC", text.replace("，", ";")).replace("零下", "负"))
     text = re.sub(r"(?<=[a-z])n['’]t\b", " not", re.sub(r"(?<=\w)['’](?=(?:s|re|ve|ll|d|m)\b)", " ", text, flags=re.I))
     text = re.sub(r"(?<=\w)['’](?=\w)", "", text)  # O'Brien is one word
     text = CENTS.sub(lambda m: f"{m[1] or ''}{m[2].replace('.', '')}.{m[3]}{m[4]}", text)
