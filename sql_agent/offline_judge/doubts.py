@@ -61,7 +61,7 @@ rows column query queries sql search lookup file list listed looking look looked
 see seen shown showing show shows says tells tell told states stated indicates gives returned returns retrieved retrieve
 information clear clearly straightforward simple simply just only exactly precisely above below after having up order
 ranked sorted answer answers final according based stands reads one two three first second third hello hi now know well
-far still yet anymore currently moment monday tuesday wednesday thursday friday saturday sunday
+respectively far still yet anymore currently moment monday tuesday wednesday thursday friday saturday sunday
 """
 PHRASES = """
 let me know if you need anything else|let me know if there is anything else|i hope this helps|hope this helps

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os.path import commonprefix
@@ -41,6 +42,7 @@ STOP = re.compile(r"[;；。：？！\n]|[!?:](?![!-~]|$)|(?<![!-~])[!?:]")
 MARK = re.compile(r"(?<![\w./-])\d{1,2}[.)](?=[^\W\d])")  # of an item
 JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
 JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")
+LAST = re.compile(rf"#(?:{JOINT}|[\s,;:、]*)(\d[\d.]*)$")  # number of an answer
 OTHER = r"[^\W\u4e00-\u9fff]"  # a letter of no Chinese word, or a digit
 WORD_WITHIN = re.compile(rf"(?<![.!?:–—|-] )(?<!^)(?<![\n\"“*>])(?<!{OTHER})(?![\d_]){OTHER}+")  # a line or sentence
 SECONDS = re.compile(r"(\d\dh\d\d)m\d\d")  # which may be left out
@@ -179,7 +181,8 @@ def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     wanted = list(dict.fromkeys(truth.values))
     order = [wanted.index(value) for value in told.order]
     again = [b for a, b in zip([len(order), *order], order, strict=False) if b <= a]  # where the list begins
-    if told.is_torn or (truth.is_ordered and any(one != min(order) for one in again)):
+    lacks = any(NUMBER.match(value) for value in {*wanted} - {*told.order})
+    if told.is_torn or (lacks and told.spare_numbers) or (truth.is_ordered and any(one != min(order) for one in again)):
         return 0.0
     n = len({*order})
     return 2 * n / (n + len(wanted))
@@ -216,9 +219,13 @@ class _Told:
         is_turned = self._is_negative and max(denied) > 1  # who do not lack one have one
         money = (" ".join(["", *re.findall("[$€£]", text)]) for text in (question, answer))  # no part of plain numbers
         is_turned |= is_other_kind(asked + next(money), (shown := self._shown(said)) + next(money))
-        asks = re.search(rf"[?？]|(?<!#)\.\.|\.{{3}}|…|#(?:{JOINT}|[,;、])-?\d[\d.]*$", shown) is not None
+        asks = re.search(r"[?？]|(?<!#)\.\.|\.{3}|…", shown) is not None
+        told = Counter(one[0] for one in tokens(shown) if NUMBER.fullmatch(one[0]) and f" {one[0]} " in spell(asked))
+        self.spare_numbers = {*(told - Counter({row[0] for row in truth.rows}))}  # of the question, and of no row
+        last = LAST.search(shown.rstrip(".。、 "))
+        is_false = last is not None and last[1] in self.spare_numbers
         clean = [self._is_clean(one, leads=leads) for one, leads in self._clauses(said, shown)]
-        self.is_clean = not (asks or is_turned or _turns(asked, said)) and all(clean)
+        self.is_clean = not (asks or is_false or is_turned or _turns(asked, said)) and all(clean)
 
     def _shown(self, said: str) -> str:
         """The text with # for its truths."""
