@@ -25,7 +25,7 @@ JOINT = re.compile(  # stands between things that are compared
 )
 ORDER = re.compile(  # what is asked for has an order
     r"顺序|次序|依次|排序|排列|从.{1,6}到|由.到"
-    r"|\b(?:order(?:ed)?|rank(?:ed)?|sort(?:ed)?|top|\w+(?:est|most)\b[^.?]* first|from .+ to)\b"
+    r"|\b(?:order(?:ed)?|rank(?:ed)?|sort(?:ed)?|top|\w*(?:est|most)\b[^.?]* first|from .+ to)\b"
 )
 MIN_RUN_CHARS, MAX_RUN = 2, 24
 ASK_END = re.compile(  # between two questions

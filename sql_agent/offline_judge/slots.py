@@ -35,8 +35,8 @@ monday tuesday wednesday thursday friday saturday sunday | 周一/星期一 周�
 周六/星期六 周日/周天/星期日/星期天 | january february march april june july august september october november
 december | spring/春季/春天 summer/夏季/夏天 autumn/秋季/秋天 winter/冬季/冬天 | north/northern south/southern
 east/eastern west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明日 前天 后天 | 去年 前年 今年 明年 |
-上月/上个月 本月/这个月 下月/下个月 | least/fewest/lowest/smallest/minimum/最低 average/平均 the_total/the_sum
-highest/largest/biggest/greatest/maximum/最高 |
+上月/上个月 本月/这个月 下月/下个月 | least/fewest/lowest/smallest/minimum/最低/最小/最少 average/avg/平均 the_total/the_sum
+highest/largest/biggest/greatest/maximum/max/最高/最大 |
 long/length/长度/全长 wide/width/宽度 deep/depth/深度 high/tall/height/高度/身高
 """
 NEUTRAL = (
@@ -48,7 +48,7 @@ OF_TIME_AND_DEGREE = "through over since then while still yet most more day"
 MAX_ROW, MAX_NEW, MANY_SENSES = 3, 12, 8
 LESS = ("least ", "less ")  # the opposite of an opposite
 NUMBERED = re.compile(
-    r"((?<![a-z])[a-z]+|[\u4e00-\u9fff]) ?(\d+(?!\.?\d)(?: [a-z]\b)?|\b(?:[a-z]|[ivx]{2,4})\b) ?([\u4e00-\u9fff]?)"
+    r"((?<![a-z])[a-z]+|[\u4e00-\u9fff]) ?(#+|\d+(?!\.?\d)(?: [a-z]\b)?|\b(?:[a-z]|[ivx]{2,4})\b) ?([\u4e00-\u9fff]?)"
 )
 AUXILIARY = "is|are|was|were|do|does|did|has|have|had|can|could|will|would|should"
 ASKED = re.compile(  # what asks, with the noun behind which and what
@@ -90,6 +90,11 @@ COMMON = frozenset("#") | frozenset(_stems(f"{FREE} {TITLES} {FRAMES} {OF_TIME_A
 LIGHT_WORDS = LIGHT | NEUTRAL_WORDS
 
 
+def same_kinds(text: str) -> list[str]:
+    """The words that say what a word of a text says that has others of its kind: largest for max."""
+    return [one for *_, word in _KINDS.read(_stems(text))[0] for one in _SAME[word.strip()]]
+
+
 def is_other_kind(asked: str, said: str) -> bool:
     """Whether the answer has another of a kind than the question, or another number behind the same word (and before
     the same, in Chinese), and the question's nowhere. Signs of money may stand in them."""
@@ -102,8 +107,11 @@ def is_other_kind(asked: str, said: str) -> bool:
         {(m[1] + m[3], m[2]) for m in NUMBERED.finditer(text) if stem(m[1]) not in COMMON} for text in (asked, said)
     )
     numbers, told = {number for _, number in ours}, spell(said)
-    new = {word for word, number in theirs if number not in numbers}
-    return any(word in new and number != "a" and f" {number} " not in told for word, number in ours)
+    new = {word for word, number in theirs if number not in numbers and "#" not in number}
+    kept, truths = {word for word, number in theirs if number in numbers}, {word for word, one in theirs if "#" in one}
+    return any(
+        word in (truths - kept if f" {number} " in told else new) and number != "a" for word, number in ours
+    )
 
 
 def opposites(asked: str, said: str) -> list[tuple[int, int, str]]:

@@ -21,7 +21,7 @@ from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FRAMES, FREE, NO, PH
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import SYMBOL_OF
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
-from sql_agent.offline_judge.slots import is_exchanged, is_other_kind, is_turned, opposites, stem
+from sql_agent.offline_judge.slots import is_exchanged, is_other_kind, is_turned, opposites, same_kinds, stem
 from sql_agent.offline_judge.tables import is_swapped, is_torn
 from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, TIME, plain
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
@@ -244,8 +244,10 @@ class _Told:
         """Whether values of one row of a table are told of another's, or of another column."""
         rows, torn = self._truth.rows, is_torn
         if len(rows) == 1:
-            pairs = zip(self._truth.columns, rows[0], strict=False)
-            rows, torn = [pair for pair in pairs if pair[1] in self._truth.values], is_swapped
+            forms = [_form(value) for value in rows[0]]  # a number is not exchanged with a name
+            pairs = [*zip(self._truth.columns, rows[0], forms, strict=False)]
+            pairs = [(name, value) for name, value, form in pairs if value in self._truth.values and forms.count(form) > 1]
+            rows, torn = [(one, value) for name, value in pairs for one in (name, *same_kinds(name))], is_swapped
         if len(rows) < 2 or max(map(len, rows)) < 2:
             return False
         heads = {row[0] for row in rows}

@@ -48,14 +48,17 @@ DATES = (
     re.compile(rf"{WEEKDAY}\b(?P<m>{MONTH}) ?(?:the )?(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[,; ]{{1,2}}(?P<y>\d{{4}})\b"),
 )  # fmt: skip
 DAY, HOUR = r"\d{4}-\d\d-\d\d", r"(?<![\d.])(?<!\d:)(?P<h>[01]?\d|2[0-3])"
+HALF = "[上下中]午|[晚早]上|凌晨"
 TIME = r"\d\dh\d\d(?:m\d\d)?"
 DATE = re.compile(rf"{DAY}(?: {TIME})?")
 CLOCKS = (
-    re.compile(rf"{HOUR}:(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d)(?:\.\d+)?)?(?![:\d]) ?(?P<half>[ap]\.?m\b\.?)?"),
+    re.compile(
+        rf"(?P<zh>{HALF})?{HOUR}:(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d)(?:\.\d+)?)?(?![:\d]) ?(?P<half>[ap]\.?m\b\.?)?"
+    ),
     re.compile(rf"{HOUR}(?:\.(?P<m>[0-5]\d))? ?(?P<half>[ap]\.?m\b\.?)"),
-    re.compile(rf"(?P<half>[上下中]午|[晚早]上|凌晨)?{HOUR}[点时](?:(?P<m>[0-5]?\d)分(?:(?P<s>[0-5]?\d)秒)?|半|(?<=午\d.)|(?<=午\d\d.))"),
+    re.compile(rf"(?P<half>{HALF})?{HOUR}[点时](?:(?P<m>[0-5]?\d)分(?:(?P<s>[0-5]?\d)秒)?|半|(?<=午\d.)|(?<=午\d\d.))"),
 )
-MOMENT = re.compile(rf"({DAY})(?:[,;、 ]|\bat\b|的)*({TIME})|({TIME})(?:[,; ]|\bon\b)*({DAY})")
+MOMENT = re.compile(rf"({DAY})(?:[,;、 ]|\ba?t\b|的)*({TIME})|({TIME})(?:[,; ]|\bon\b)*({DAY})")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 BLANK_THOUSANDS = re.compile(r"(?<![\d.,:/-])[1-9]\d{0,2}(?: \d{3})+(?![\d.,:/-]*\d)")
 NUMBERED = re.compile(r"(?<=\d)(?<![^\W\d]\d)-(?=[a-z]{3})", re.I)  # a 45-minute crossing
@@ -101,8 +104,8 @@ def _unaccented(text: str) -> str:
 
 
 def _clock(match: re.Match[str]) -> str:
-    half = match["half"] or ""
-    hour = int(match["h"]) % 12 + 12 * (half[0] in "p下晚") if half else int(match["h"])
+    half = match["half"] or match.groupdict().get("zh") or ""
+    hour = int(match["h"]) % 12 + 12 * (half[0] in "p下晚中") if half else int(match["h"])
     seconds = match.groupdict().get("s") or "00"
     return f" {hour:02}h{int(match['m'] or 30 * match[0].endswith('半')):02}{f'm{seconds}' if seconds != '00' else ''} "
 
