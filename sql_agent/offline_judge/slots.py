@@ -109,9 +109,7 @@ def is_other_kind(asked: str, said: str) -> bool:
     numbers, told = {number for _, number in ours}, spell(said)
     new = {word for word, number in theirs if number not in numbers and "#" not in number}
     kept, truths = {word for word, number in theirs if number in numbers}, {word for word, one in theirs if "#" in one}
-    return any(
-        word in (truths - kept if f" {number} " in told else new) and number != "a" for word, number in ours
-    )
+    return any(word in (truths - kept if f" {number} " in told else new) and number != "a" for word, number in ours)
 
 
 def opposites(asked: str, said: str) -> list[tuple[int, int, str]]:

@@ -198,7 +198,9 @@ class _Told:
         self._known, self._lexicon = _lexicon("\n".join([asked, *truth.columns])), Lexicon(self._forms)
         said = _without_opposites(said, asked, self._shown(said))
         self._truth, self._asked, self._said = truth, asked, said
-        self._columns = Lexicon(one for name in truth.columns for one in name.split() if stem(one) not in _content(asked))
+        self._columns = Lexicon(
+            one for name in truth.columns for one in name.split() if stem(one) not in _content(asked)
+        )
         self._is_named = truth.kind in ("name", "list", "set")
         is_numbered = self._is_named and not any(map(NUMBER.fullmatch, truth.values))
         places = range(1, len({*truth.values}) + 1) if is_numbered else [len({*truth.values})]
@@ -246,7 +248,9 @@ class _Told:
         if len(rows) == 1:
             forms = [_form(value) for value in rows[0]]  # a number is not exchanged with a name
             pairs = [*zip(self._truth.columns, rows[0], forms, strict=False)]
-            pairs = [(name, value) for name, value, form in pairs if value in self._truth.values and forms.count(form) > 1]
+            pairs = [
+                (name, value) for name, value, form in pairs if value in self._truth.values and forms.count(form) > 1
+            ]
             rows, torn = [(one, value) for name, value in pairs for one in (name, *same_kinds(name))], is_swapped
         if len(rows) < 2 or max(map(len, rows)) < 2:
             return False
@@ -262,26 +266,22 @@ class _Told:
         rest = self._count.sub(lambda m: " " * len(m[0]), filled).replace("#", " ")
         courtesy, unknown = self._known.read(rest)
         polite = [one for one in FRAME.read(rest)[0] if one[2].count(" ") > 3]  # "if you need anything else"
-        if self._is_doubted(_filled(filled, polite)) or (
-            (self._is_named or rest.isascii()) and _joins(rest, found, unknown)
-        ):
-            return False
-        if _renames(self._asked, filled) or (found and self._affirms(clause)):
-            return False
-        if found and (
-            is_exchanged(self._asked, _filled(filled, self._columns.read(filled)[0]), self._said, self._spare)
-            or (self._names and is_turned(self._asked, filled, self._names))
-        ):
-            return False
-        if any(token[0] not in self._numbers and re.search(r"\d", token[0]) for token in tokens(rest)):
-            return False
-        if self._is_named and not found and unknown and not (leads or self._is_source(clause, rest, unknown)):
-            return False
-        return not self._is_other(_filled(rest, found, "#"), courtesy, unknown, found[0][0] if found else 0)
-
-    def _affirms(self, clause: str) -> bool:
-        """Whether a clause says without a denial what the question denies."""
-        return not _denials(clause) and any(one in clause for one in self._denied)
+        is_joined = JOINED.search(_filled(_filled(rest, found, "|"), unknown, "?"))  # "A and B" where only A is true
+        affirms = not _denials(clause) and any(one in clause for one in self._denied)  # what the question denies
+        return not (
+            self._is_doubted(_filled(filled, polite))
+            or (is_joined and (self._is_named or rest.isascii()))
+            or _renames(self._asked, filled)
+            or (found and affirms)
+            or (
+                found
+                and is_exchanged(self._asked, _filled(filled, self._columns.read(filled)[0]), self._said, self._spare)
+            )
+            or (found and self._names and is_turned(self._asked, filled, self._names))
+            or any(token[0] not in self._numbers and re.search(r"\d", token[0]) for token in tokens(rest))
+            or (self._is_named and not found and unknown and not (leads or self._is_source(clause, rest, unknown)))
+            or self._is_other(_filled(rest, found, "#"), courtesy, unknown, found[0][0] if found else 0)
+        )
 
     def _is_source(self, clause: str, rest: str, unknown: Sequence[tuple[int, int]]) -> bool:
         """Whether a clause that tells no truth says whence one is known, or what it is about: no further item."""
@@ -393,11 +393,6 @@ def _renames(asked: str, clause: str) -> bool:
         is_new = is_new and FRAME.read(new) == ([], [(0, len(new))]) and SYMBOL_OF.get(gone) != new
         return is_new and gone not in clause and bool(FRAME.read(gone)[1]) and same + agree > 2
     return False
-
-
-def _joins(rest: str, found: Sequence[tuple[int, int, str]], unknown: Sequence[tuple[int, int]]) -> bool:
-    """Whether something unknown is joined to a value: "A and B" where only A is true."""
-    return JOINED.search(_filled(_filled(rest, found, "|"), unknown, "?")) is not None
 
 
 @functools.lru_cache(maxsize=1024)
