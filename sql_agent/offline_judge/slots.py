@@ -35,8 +35,8 @@ monday tuesday wednesday thursday friday saturday sunday | 周一/星期一 周�
 周六/星期六 周日/周天/星期日/星期天 | january february march april june july august september october november
 december | spring/春季/春天 summer/夏季/夏天 autumn/秋季/秋天 winter/冬季/冬天 | north/northern south/southern
 east/eastern west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明日 前天 后天 | 去年 前年 今年 明年 |
-上月/上个月 本月/这个月 下月/下个月 | least/fewest/lowest/smallest/minimum/最低/最小/最少 average/avg/平均 the_total/the_sum
-highest/largest/biggest/greatest/maximum/max/最高/最大 |
+上月/上个月 本月/这个月 下月/下个月 | least/fewest/lowest/smallest/minimum/最低/最小/最少 average/avg/平均
+the_total/the_sum highest/largest/biggest/greatest/maximum/max/最高/最大 |
 long/length/长度/全长 wide/width/宽度 deep/depth/深度 high/tall/height/高度/身高
 """
 NEUTRAL = (
@@ -78,9 +78,9 @@ _ALIKE = [
     [{_stems(plain(word.replace("_", " "))) for word in same.split("/")} for same in words.split()]
     for words in f"{UNITS}|{KINDS}".split("|")
 ]
-_SAME = {word: same for words in _ALIKE for same in words for word in same}
+SAME = {word: same for words in _ALIKE for same in words for word in same}
 _UNITS = frozenset(_stems(plain(UNITS.replace("_", " "))).split())
-_KINDS = Lexicon(_SAME)
+_KINDS = Lexicon(SAME)
 NEUTRAL_WORDS = frozenset(stem(one) for one in NEUTRAL.split()) | {
     *alternatives(PHRASES),
     *f"{QUOTE_PHRASES} {TITLES}".split(),
@@ -88,11 +88,6 @@ NEUTRAL_WORDS = frozenset(stem(one) for one in NEUTRAL.split()) | {
 LIGHT = frozenset(_stems(FREE).split())
 COMMON = frozenset("#") | frozenset(_stems(f"{FREE} {TITLES} {FRAMES} {OF_TIME_AND_DEGREE}").split()) | NEUTRAL_WORDS
 LIGHT_WORDS = LIGHT | NEUTRAL_WORDS
-
-
-def same_kinds(text: str) -> list[str]:
-    """The words that say what a word of a text says that has others of its kind: largest for max."""
-    return [one for *_, word in _KINDS.read(_stems(text))[0] for one in _SAME[word.strip()]]
 
 
 def is_other_kind(asked: str, said: str) -> bool:
@@ -109,7 +104,7 @@ def is_other_kind(asked: str, said: str) -> bool:
     numbers, told = {number for _, number in ours}, spell(said)
     new = {word for word, number in theirs if number not in numbers and "#" not in number}
     kept, truths = {word for word, number in theirs if number in numbers}, {word for word, one in theirs if "#" in one}
-    return any(word in (truths - kept if f" {number} " in told else new) and number != "a" for word, number in ours)
+    return any(number != "a" and word in (truths - kept if f" {number} " in told else new) for word, number in ours)
 
 
 def opposites(asked: str, said: str) -> list[tuple[int, int, str]]:
@@ -269,4 +264,4 @@ def _is_form(one: str, other: str) -> bool:
     bones = [word[:1] + re.sub(r"[aeiouy]", "", word[1:]) for word in (one, other)]
     is_bent = (short > 3 and one[:same] == other[:same]) or (len(one) == len(other) > 2 and bones[0] == bones[1])
     is_part = not one.isascii() and (one in other or one.startswith(other))
-    return one == other or other in _SAME.get(one, ()) or is_bent or is_part
+    return one == other or other in SAME.get(one, ()) or is_bent or is_part

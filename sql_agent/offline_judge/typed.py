@@ -21,7 +21,7 @@ from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FRAMES, FREE, NO, PH
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import SYMBOL_OF
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
-from sql_agent.offline_judge.slots import is_exchanged, is_other_kind, is_turned, opposites, same_kinds, stem
+from sql_agent.offline_judge.slots import SAME, is_exchanged, is_other_kind, is_turned, opposites, stem
 from sql_agent.offline_judge.tables import is_swapped, is_torn
 from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, TIME, plain
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
@@ -38,6 +38,7 @@ ASKS_YES_NO = re.compile(
 )
 SEPARATOR = re.compile(r"\s*(?:[,;、，；\n|]|\band\b|和|以及)\s*", re.I)
 CLAUSE_END = re.compile(r"(?<!\d)[,:]|[,:](?!\d)|[;。!?\n、|()—–/→>]|(?<!\d)\.|\.(?!\d)| - |--")
+MEASURE = re.compile(rf"{NUMBER.pattern}(?: percent)?(?: ?[^\W\d]{{1,9}}| ?[\u4e00-\u9fff]{{1,3}})?")
 STOP = re.compile(r"[;；。：？！\n]|[!?:](?![!-~]|$)|(?<![!-~])[!?:]")
 MARK = re.compile(r"(?<![\w./-])\d{1,2}[.)](?=[^\W\d])")  # of an item
 JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
@@ -224,10 +225,9 @@ class _Told:
         asks = re.search(r"[?？]|(?<!#)\.\.|\.{3}|…", shown) is not None
         told = Counter(one[0] for one in tokens(shown) if NUMBER.fullmatch(one[0]) and f" {one[0]} " in spell(asked))
         self.spare_numbers = {*(told - Counter({row[0] for row in truth.rows}))}  # of the question, and of no row
-        last = LAST.search(shown.rstrip(".。、 "))
-        is_false = last is not None and last[1] in self.spare_numbers
         clean = [self._is_clean(one, leads=leads) for one, leads in self._clauses(said, shown)]
-        self.is_clean = not (asks or is_false or is_turned or _turns(asked, said)) and all(clean)
+        ends = self.spare_numbers & {*LAST.findall(shown.rstrip(".。、 "))}
+        self.is_clean = not (asks or ends or is_turned or _turns(asked, said)) and all(clean)
 
     def _shown(self, said: str) -> str:
         """The text with # for its truths."""
@@ -247,11 +247,18 @@ class _Told:
         rows, torn = self._truth.rows, is_torn
         if len(rows) == 1:
             forms = [_form(value) for value in rows[0]]  # a number is not exchanged with a name
-            pairs = [*zip(self._truth.columns, rows[0], forms, strict=False)]
-            pairs = [
-                (name, value) for name, value, form in pairs if value in self._truth.values and forms.count(form) > 1
-            ]
-            rows, torn = [(one, value) for name, value in pairs for one in (name, *same_kinds(name))], is_swapped
+            rows, torn = (
+                [
+                    (head, value)
+                    for name, value, form in zip(self._truth.columns, rows[0], forms, strict=False)
+                    for head in (
+                        name,
+                        *(same for word in tokens(name) for same in SAME.get(word[0], ())),
+                    )  # largest for max
+                    if value in self._truth.values and forms.count(form) > 1
+                ],
+                is_swapped,
+            )
         if len(rows) < 2 or max(map(len, rows)) < 2:
             return False
         heads = {row[0] for row in rows}
@@ -307,8 +314,9 @@ class _Told:
         is_another = self._truth.kind == "name" and not theirs <= _content(self._asked)
         is_another |= any(m[1] in self._asked and m[0] not in self._asked for m in OTHER_RANK.finditer(clause))
         is_change = CHANGE.search(clause) and not re.search(r"\bstart|[涨降增减升跌省]", self._asked)
-        is_share = "# percent" in clause and COUNTS.search(self._asked)
-        is_share = is_share or (self._truth.kind == "number" and is_change)
+        is_share = ("# percent" in clause and COUNTS.search(self._asked)) or (
+            self._truth.kind == "number" and is_change
+        )
         return bool(denials or doubts - self._doubted or is_another or is_share)
 
     def _is_other(
@@ -439,13 +447,7 @@ def _is_value(cell: str) -> bool:
 
 
 def _form(value: str) -> AnswerType:
-    if DATE.fullmatch(value):
-        return "date"
-    return (
-        "number"
-        if re.fullmatch(rf"{NUMBER.pattern}(?: percent)?(?: ?[^\W\d]{{1,9}}| ?[\u4e00-\u9fff]{{1,3}})?", value)
-        else "name"
-    )
+    return "date" if DATE.fullmatch(value) else "number" if MEASURE.fullmatch(value) else "name"
 
 
 def _split(reference: str) -> list[str]:

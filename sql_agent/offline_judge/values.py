@@ -51,11 +51,10 @@ DAY, HOUR = r"\d{4}-\d\d-\d\d", r"(?<![\d.])(?<!\d:)(?P<h>[01]?\d|2[0-3])"
 HALF = "[上下中]午|[晚早]上|凌晨"
 TIME = r"\d\dh\d\d(?:m\d\d)?"
 DATE = re.compile(rf"{DAY}(?: {TIME})?")
+AM = r" ?(?P<half>[ap]\.?m\b\.?)"
 CLOCKS = (
-    re.compile(
-        rf"(?P<zh>{HALF})?{HOUR}:(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d)(?:\.\d+)?)?(?![:\d]) ?(?P<half>[ap]\.?m\b\.?)?"
-    ),
-    re.compile(rf"{HOUR}(?:\.(?P<m>[0-5]\d))? ?(?P<half>[ap]\.?m\b\.?)"),
+    re.compile(rf"(?P<zh>{HALF})?{HOUR}:(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d)(?:\.\d+)?)?(?![:\d])(?:{AM})?"),
+    re.compile(rf"{HOUR}(?:\.(?P<m>[0-5]\d))?{AM}"),
     re.compile(rf"(?P<half>{HALF})?{HOUR}[点时](?:(?P<m>[0-5]?\d)分(?:(?P<s>[0-5]?\d)秒)?|半|(?<=午\d.)|(?<=午\d\d.))"),
 )
 MOMENT = re.compile(rf"({DAY})(?:[,;、 ]|\ba?t\b|的)*({TIME})|({TIME})(?:[,; ]|\bon\b)*({DAY})")
