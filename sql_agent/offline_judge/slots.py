@@ -102,9 +102,8 @@ def is_other_kind(asked: str, said: str) -> bool:
         {(m[1] + m[3], m[2]) for m in NUMBERED.finditer(text) if stem(m[1]) not in COMMON} for text in (asked, said)
     )
     numbers, told = {number for _, number in ours}, spell(said)
-    new = {word for word, number in theirs if number not in numbers and "#" not in number}
-    kept, truths = {word for word, number in theirs if number in numbers}, {word for word, one in theirs if "#" in one}
-    return any(number != "a" and word in (truths - kept if f" {number} " in told else new) for word, number in ours)
+    new = {(word, "#" in number) for word, number in theirs if number not in numbers}
+    return any((word, f" {number} " in told) in new for word, number in ours - theirs if number != "a")
 
 
 def opposites(asked: str, said: str) -> list[tuple[int, int, str]]:

@@ -43,7 +43,7 @@ STOP = re.compile(r"[;；。：？！\n]|[!?:](?![!-~]|$)|(?<![!-~])[!?:]")
 MARK = re.compile(r"(?<![\w./-])\d{1,2}[.)](?=[^\W\d])")  # of an item
 JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
 JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")
-LAST = re.compile(rf"#(?:{JOINT}|[\s,;:、]*)(\d[\d.]*)$")  # number of an answer
+LAST = re.compile(rf"#(?:{JOINT}|[\s,;:、]*)(\d[\d.]*)$")  # a number at an answer's end
 OTHER = r"[^\W\u4e00-\u9fff]"  # a letter of no Chinese word, or a digit
 WORD_WITHIN = re.compile(rf"(?<![.!?:–—|-] )(?<!^)(?<![\n\"“*>])(?<!{OTHER})(?![\d_]){OTHER}+")  # a line or sentence
 SECONDS = re.compile(r"(\d\dh\d\d)m\d\d")  # which may be left out
@@ -159,7 +159,7 @@ def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerT
         texts = [plain(reference)] if kind in ("number", "date", "yes_no", "name") else _split(reference)
         values, by_row = [_bare(text, kind) for text in texts if text], {}
     if kind == "yes_no":
-        read = [value for value in values if value in YES_WORDS | NO_WORDS | {"0", "1"}]
+        read = [value for value in values if value in {*YES_WORDS, *NO_WORDS, "0", "1"}]
         values = ["yes" if value in {*YES_WORDS, "1"} else "no" for value in read]
     elif any(spell(value) in spell(asked) for value in values):
         return None
@@ -199,14 +199,13 @@ class _Told:
         self._known, self._lexicon = _lexicon("\n".join([asked, *truth.columns])), Lexicon(self._forms)
         said = _without_opposites(said, asked, self._shown(said))
         self._truth, self._asked, self._said = truth, asked, said
-        self._columns = Lexicon(
-            one for name in truth.columns for one in name.split() if stem(one) not in _content(asked)
-        )
-        self._is_named = truth.kind in ("name", "list", "set")
-        is_numbered = self._is_named and not any(map(NUMBER.fullmatch, truth.values))
-        places = range(1, len({*truth.values}) + 1) if is_numbered else [len({*truth.values})]
-        self._numbers = {token[0] for token in tokens(f"{asked} {' '.join(map(str, places))}")}
-        self._count = re.compile(rf"(?<=[共有这们#]){len({*truth.values}) if self._is_named else 'x'}[^\W\d]?(?![\d.])")
+        columns, known = " ".join(truth.columns).split(), _content(asked)
+        self._columns = Lexicon(one for one in columns if stem(one) not in known)
+        self._is_named, n = truth.kind in ("name", "list", "set"), len({*truth.values})
+        first = 1 if self._is_named and not any(map(NUMBER.fullmatch, truth.values)) else n
+        numbers = {token[0] for token in tokens(asked)}
+        self._numbers = numbers | {str(place) for place in range(first, n + 1)}
+        self._count = re.compile(rf"(?<=[共有这们#]){n if self._is_named else 'x'}[^\W\d]?(?![\d.])")
         self.order: list[str] = []
         self._doubted = {*DOUBTS.findall(asked.rstrip("?？")), *_denials(asked)}
         self._doubted |= ROUNDED if len(self._forms) > 3 and truth.kind == "number" else set()
@@ -218,12 +217,11 @@ class _Told:
         self._gone, self._topics = _unsaid(asked, said), self._topics_of(asked)
         self._is_capital = all({*spell(one).split()[:1]} <= self._capitals for one in truth.values)
         self.is_torn = self._is_torn(said)
-        denied = [len(_denials(one)) for one in SENTENCE.split(said)]
-        is_turned = self._is_negative and max(denied) > 1  # who do not lack one have one
+        is_turned = self._is_negative and any(len(_denials(one)) > 1 for one in SENTENCE.split(said))  # and so have one
         money = (" ".join(["", *re.findall("[$€£]", text)]) for text in (question, answer))  # no part of plain numbers
         is_turned |= is_other_kind(asked + next(money), (shown := self._shown(said)) + next(money))
         asks = re.search(r"[?？]|(?<!#)\.\.|\.{3}|…", shown) is not None
-        told = Counter(one[0] for one in tokens(shown) if NUMBER.fullmatch(one[0]) and f" {one[0]} " in spell(asked))
+        told = Counter(one[0] for one in tokens(shown) if NUMBER.fullmatch(one[0]) and one[0] in numbers)
         self.spare_numbers = {*(told - Counter({row[0] for row in truth.rows}))}  # of the question, and of no row
         clean = [self._is_clean(one, leads=leads) for one, leads in self._clauses(said, shown)]
         ends = self.spare_numbers & {*LAST.findall(shown.rstrip(".。、 "))}
@@ -247,18 +245,10 @@ class _Told:
         rows, torn = self._truth.rows, is_torn
         if len(rows) == 1:
             forms = [_form(value) for value in rows[0]]  # a number is not exchanged with a name
-            rows, torn = (
-                [
-                    (head, value)
-                    for name, value, form in zip(self._truth.columns, rows[0], forms, strict=False)
-                    for head in (
-                        name,
-                        *(same for word in tokens(name) for same in SAME.get(word[0], ())),
-                    )  # largest for max
-                    if value in self._truth.values and forms.count(form) > 1
-                ],
-                is_swapped,
-            )
+            pairs = [*zip(self._truth.columns, rows[0], strict=False)]
+            pairs = [(a, b) for a, b in pairs if b in self._truth.values and forms.count(_form(b)) > 1]
+            same = {name: [one for word in tokens(name) for one in SAME.get(word[0], ())] for name, _ in pairs}
+            rows, torn = [(head, b) for a, b in pairs for head in (a, *same[a])], is_swapped  # largest for max
         if len(rows) < 2 or max(map(len, rows)) < 2:
             return False
         heads = {row[0] for row in rows}
@@ -274,16 +264,14 @@ class _Told:
         courtesy, unknown = self._known.read(rest)
         polite = [one for one in FRAME.read(rest)[0] if one[2].count(" ") > 3]  # "if you need anything else"
         is_joined = JOINED.search(_filled(_filled(rest, found, "|"), unknown, "?"))  # "A and B" where only A is true
+        said = _filled(filled, self._columns.read(filled)[0])  # a column's name is no other thing
         affirms = not _denials(clause) and any(one in clause for one in self._denied)  # what the question denies
         return not (
             self._is_doubted(_filled(filled, polite))
             or (is_joined and (self._is_named or rest.isascii()))
             or _renames(self._asked, filled)
             or (found and affirms)
-            or (
-                found
-                and is_exchanged(self._asked, _filled(filled, self._columns.read(filled)[0]), self._said, self._spare)
-            )
+            or (found and is_exchanged(self._asked, said, self._said, self._spare))
             or (found and self._names and is_turned(self._asked, filled, self._names))
             or any(token[0] not in self._numbers and re.search(r"\d", token[0]) for token in tokens(rest))
             or (self._is_named and not found and unknown and not (leads or self._is_source(clause, rest, unknown)))
@@ -314,10 +302,8 @@ class _Told:
         is_another = self._truth.kind == "name" and not theirs <= _content(self._asked)
         is_another |= any(m[1] in self._asked and m[0] not in self._asked for m in OTHER_RANK.finditer(clause))
         is_change = CHANGE.search(clause) and not re.search(r"\bstart|[涨降增减升跌省]", self._asked)
-        is_share = ("# percent" in clause and COUNTS.search(self._asked)) or (
-            self._truth.kind == "number" and is_change
-        )
-        return bool(denials or doubts - self._doubted or is_another or is_share)
+        is_else = is_another or ("# percent" in clause and COUNTS.search(self._asked))
+        return bool(denials or doubts - self._doubted or is_else or (is_change and self._truth.kind == "number"))
 
     def _is_other(
         self, rest: str, known: Sequence[tuple[int, int, str]], unknown: Sequence[tuple[int, int]], first: int
@@ -332,13 +318,11 @@ class _Told:
             if "\u4e00" <= text[-1] <= "\u9fff" and not before.endswith(DEFINITE):
                 begins = not before or (before[-1] != "的" and len(before) in ends)
                 is_gone = following and following in before and before[-1] not in TIMES  # who it is was left out
-                is_first = begins and not is_gone and (start, end) == unknown[0]
-                is_first = is_first and start < first and rest[end:first].strip()
+                is_first = begins and not is_gone and (start, end) == unknown[0] and rest[end:first].strip()
                 is_told = behind[:1] not in (*"是为上里中",) or (not start and behind[:1] == following[:1])
                 is_there = (is_first and is_told) or (following and behind.startswith(following))
-                if len(text) > 1 and gone and is_there:
-                    return True
-                if self._is_named and len(text) > 1 and any(_alike(text, one) for one in self._truth.values):
+                is_like = self._is_named and any(_alike(text, one) for one in self._truth.values)
+                if len(text) > 1 and ((gone and is_there) or is_like):
                     return True
         return False
 
@@ -393,9 +377,8 @@ def _renames(asked: str, clause: str) -> bool:
         agree = len(commonprefix([words[same + n :], told[same + n :]]))
         if ASKED.search(gone + new) or gone.isascii() or not agree:
             continue
-        if agree < 3 and "的" in words[:same]:
-            return False
-        if agree < 2 and same > 3 and told[same + n] not in "是在有由为$":  # perhaps another word for the same
+        is_word = agree < 2 and same > 3 and told[same + n] not in "是在有由为$"  # perhaps another for the same
+        if is_word or (agree < 3 and "的" in words[:same]):
             return False
         is_new = not {*new} & {*DEFINITE} and not any(new[i : i + 2] in asked for i in range(max(1, len(new) - 1)))
         is_new = is_new and FRAME.read(new) == ([], [(0, len(new))]) and SYMBOL_OF.get(gone) != new

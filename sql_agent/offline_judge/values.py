@@ -89,9 +89,8 @@ def plain(text: str) -> str:
     text = SCALED.sub(lambda m: f"{Decimal(m[1]) * SCALES[m[2]]:f} ", NUMERAL.sub(_in_digits, text))
     for pattern in HALVES:
         text = pattern.sub(lambda m: f"{0 if m[1] == '半' else m[1]}.5{(m.re.groups > 1 and m[2]) or ''}", text)
-    text = BELOW_ZERO.sub(
-        lambda m: f" -{m[1] or m[2]}", DECIMAL.sub(lambda m: f"{m[1]}.{m[2]}".rstrip("0").rstrip("."), text)
-    )
+    text = DECIMAL.sub(lambda m: f"{m[1]}.{m[2]}".rstrip("0").rstrip("."), text)
+    text = BELOW_ZERO.sub(lambda m: f" -{m[1] or m[2]}", text)
     text = PERCENT.sub(lambda m: f"{m[1] or m[2]} percent ", text)
     text = re.sub(r"(?<=\d)(?<!h\d\d)(?=[a-z°])(?!(?:st|nd|rd|th|h\d\d(?:m\d\d)?)\b)", " ", text)
     return re.sub(" {2,}", " ", text).strip()
