@@ -1,8 +1,8 @@
 """One form for all ways to write a number or a date, so that equal values are equal tokens.
 
 Guarantees: pure functions, linear in the text's length. 1,200 and "one thousand two hundred" are 1200, 33.50 is 33.5,
-3.5万 is 35000, dates are 1994-05-03, a unit stands apart from its number. Not covered: one amount in two units;
-rounding; a day and a month that could be exchanged (05/03/1994), which stay as they are.
+3.5万 is 35000, dates are 1994-05-03, hours and minutes are minutes, a unit stands apart from its number. Not covered:
+one amount in two other units; rounding; a day and a month that could be exchanged (05/03/1994), which stay as they are.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ HALVES = (  # two and a half hours, half an acre; no half of a year, as in 上�
     re.compile(r"(?<![\d上下前后大多过一])(半)(?=[个小天年月日亩斤里米吨升])"),
     re.compile(r"(?<![.\d])(\d+) and (?:a|1) half\b"),
 )
+LASTS = re.compile(r"(?<![\d.])(\d+) ?(?:hours?|hrs?|h)[, ]{0,2}(?:and )?(\d+) ?(?:minutes?\b|mins?\b|分钟?)")
 YUAN = re.compile(r"(?<!\d)(\d+)[元块](\d)角?(?:(\d)分)?(?!\d)")
 PERCENT = re.compile(r"百分之(-?\d[\d.]*)|(?<!\d)(?<!\d\.)(-?\d+(?:\.\d+)*) ?(?:%|per ?cent\b)")
 MONTHS = re.findall(r"\w+", "january february march april may june july august september october november december")
@@ -89,6 +90,7 @@ def plain(text: str) -> str:
     text = SCALED.sub(lambda m: f"{Decimal(m[1]) * SCALES[m[2]]:f} ", NUMERAL.sub(_in_digits, text))
     for pattern in HALVES:
         text = pattern.sub(lambda m: f"{0 if m[1] == '半' else m[1]}.5{(m.re.groups > 1 and m[2]) or ''}", text)
+    text = LASTS.sub(lambda m: f"{60 * int(m[1]) + int(m[2])} minutes ", text)
     text = DECIMAL.sub(lambda m: f"{m[1]}.{m[2]}".rstrip("0").rstrip("."), text)
     text = BELOW_ZERO.sub(lambda m: f" -{m[1] or m[2]}", text)
     text = PERCENT.sub(lambda m: f"{m[1] or m[2]} percent ", text)

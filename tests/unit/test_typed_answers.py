@@ -334,6 +334,45 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
     assert all(value < 0.9 for value in parts)
 
 
+ROOMS, TOURS = "Give the fee for each of 12, 108.", "What are the longest and the shortest tour, in km?"
+TEAMS = "How many points above 30 does each team have?"
+
+
+@pytest.mark.parametrize(
+    ("question", "columns", "rows", "answer", "value"),
+    [
+        (ROOMS, "room fee", [[12, 205.62], [108, 94.91]], "12的费用是205.62，108的费用是94.91", 1),
+        (ROOMS, "room fee", [[12, 205.62], [108, 94.91]], "12 = 205.62, 108 = 94.91", 1),
+        (ROOMS, "room fee", [[12, 205.62], [108, 94.91]], "12 = 94.91, 108 = 205.62", 0),
+        (ROOMS, "room fee", [[12, 205.62], [108, 94.91]], "12 = 205.62, 108 = 12", 0),
+        (
+            "Give the points of Swift, Dark",
+            "team points",
+            [["Dark", 55], ["Swift", 2]],
+            "Dark has 55 and Swift has 2",
+            1,
+        ),
+        (TEAMS, "team points", [["Dark", 55], ["Swift", 2]], "Dark has 30 and Swift has 2", 0),
+        (TEAMS, "team points", [["Dark", 55], ["Swift", 2]], "Dark has 55", 0.67),
+        (TOURS, "max(km) min(km)", [[42, 7.5]], "The shortest tour has 7.5 km, the longest 42 km.", 1),
+        (TOURS, "max(km) min(km)", [[42, 7.5]], "The largest is 7.5 km, the smallest 42 km.", 0),
+        ("How many siblings has Kink?", "SibSp", [[2]], "The SibSp is 2.", 1),
+        ("When did game 7 begin?", "at", [["2020-04-30 19:54:02"]], "2020-04-30 19:54:02 and 7", 0),
+        ("When did game 7 begin?", "at", [["2020-04-30 19:54:02"]], "Game 7 began on 30 April 2020 at 19:54:02.", 1),
+        ("How heavy is parcel 88?", "kg", [[12.5]], "Parcel 12.5 weighs 88 kg.", 0),
+        ("第7场几点开始？", "at", [["19:54:02"]], "第7场下午7:54:02开始。", 1),
+        ("第7场几点开始？", "at", [["19:54:02"]], "第7场19时54分02秒开始。", 1),
+        ("How many minutes is tour 3?", "n", [[135]], "Tour 3 takes 2 hours and 15 minutes.", 1),
+    ],
+)
+def test_rows_and_numbers(question: str, columns: str, rows: list[list[object]], answer: str, value: float) -> None:
+    cells = [Cell(str(v), str(n), c) for n, row in enumerate(rows) for c, v in zip(columns.split(), row, strict=True)]
+    kind = kind_of_cells(question, cells)
+    verdict = grade(question=question, reference="", answer=answer, evidence=cells, kind=kind)
+    assert verdict
+    assert verdict.value == pytest.approx(value, abs=0.01)
+
+
 def test_a_time_of_day_belongs_to_its_date() -> None:
     begins = ("When does the talk start?", "")
     for answer in ("On 8 November 2024 at 7:30 pm.", "It starts at 19:30 on November 8, 2024."):
@@ -342,7 +381,8 @@ def test_a_time_of_day_belongs_to_its_date() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["1", "1.", "1.234.", "1万", "1,23€", "€ ", "a", "ǆ", "a1", "亿一", "五十一", "上午", "12:"]
+    "piece",
+    ["1", "1.", "1.234.", "1万", "1,23€", "€ ", "a", "ǆ", "a1", "亿一", "五十一", "上午", "12:", "847, 9 ", "1h1 min"],
 )
 def test_long_typed_answers_take_linear_time(piece: str) -> None:
     def earns_nothing(n: int) -> None:
