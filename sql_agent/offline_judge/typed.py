@@ -467,7 +467,7 @@ def _polarity(said: str, asked: str, answer: str) -> bool | None:
     verdicts: list[bool] = []
     asked = NOT.sub(r"\1", asked)
     clauses = [one for one in map(str.strip, CLAUSE_END.split(said)) if one]
-    may_turn = COMPARES.search(asked) and (YES.match(said) or NO.match(said))  # the sides of a comparison
+    may_turn = COMPARES.search(asked) and (YES.match(said) or NO.match(said)) and opposites(asked, said)  # the sides
     if not may_turn:
         clauses = [_without_opposites(one, asked, one) for one in clauses]
     said = "\n".join(clauses)

@@ -65,6 +65,7 @@ NUMBERED = re.compile(r"(?<=\d)(?<![^\W\d]\d)-(?=[a-z]{3})", re.I)  # a 45-minut
 AREA = re.compile(r"(?<=\d)( ?[cdkm]?m)[23]\b")  # after NFKC, also m²
 SIGN = re.compile(r"(?<!\w)[-−](?=\d)")
 DASH = re.compile(r"(?<=[^\W\d]) +[-–—]+ +(?=\w)")  # between blanks: a stop, and no sign of a number
+COLON = re.compile(r"(?<=\d)\**:\** +(?=\**\d)")  # with a blank: of no time, but what a number has
 MONEY = re.compile(r"([^\S\n]?)(?:US|HK)?[$€£¥]\s?(?=-?\d)|(?<=\d) ?[$€£¥](?! ?\d)")
 CENTS = re.compile(r"(€ ?)?(?<![\d.,])(\d+(?:\.\d{3})*),(\d\d)(?!\d)((?(1)| ?(?:€|eur(?:os?)?\b)))", re.I)  # 1.234,50 €
 ABBREVIATED = re.compile(r"\b(mr|mrs|ms|dr|prof|st)\. ?", re.I)
@@ -77,6 +78,7 @@ def plain(text: str) -> str:
     text = re.sub(r"(?<=[a-z])n['’]t\b", " not", re.sub(r"(?<=\w)['’](?=(?:s|re|ve|ll|d|m)\b)", " ", text, flags=re.I))
     text = re.sub(r"(?<=\w)['’](?=\w)", "", text)  # O'Brien is one word
     text = CENTS.sub(lambda m: f"{m[1] or ''}{m[2].replace('.', '')}.{m[3]}{m[4]}", text)
+    text = COLON.sub(" = ", text)
     text = NUMBERED.sub(" ", AREA.sub(r"\1", text))
     text = DASH.sub(": ", SIGN.sub("负", BLANK_THOUSANDS.sub(lambda m: "".join(m[0].split()), text)))
     text = normalise(ABBREVIATED.sub(r"\1 ", MONEY.sub(r"\1", _unaccented(text))))

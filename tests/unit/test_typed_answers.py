@@ -352,6 +352,8 @@ TEAMS = "How many points above 30 does each team have?"
             "Dark has 55 and Swift has 2",
             1,
         ),
+        ("How many beds has each hall?", "hall beds", [[3, 18], [5, 24]], "Hall 3: 18 beds; hall 5: 24 beds", 1),
+        ("How many beds has each hall?", "hall beds", [[3, 18], [5, 24]], "Hall 3: 24 beds; hall 5: 18 beds", 0),
         (TEAMS, "team points", [["Dark", 55], ["Swift", 2]], "Dark has 30 and Swift has 2", 0),
         (TEAMS, "team points", [["Dark", 55], ["Swift", 2]], "Dark has 55", 0.67),
         (TOURS, "max(km) min(km)", [[42, 7.5]], "The shortest tour has 7.5 km, the longest 42 km.", 1),
