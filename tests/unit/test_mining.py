@@ -619,7 +619,9 @@ def test_an_answer_is_kept_where_training_pays_it() -> None:
     rows = [["L29", 15.6], ["L41", 63.6]]
     result = QueryResult(columns=["label", "gross"], rows=rows)
     assert not unfit("Compare the gross of L41 and L29 among the sums.", result)
-    assert unfit("Give the gross for each of the sums L41 and L29.", result)  # read as a list without names
+    assert not unfit("Give the gross for each of the sums L41 and L29.", result)
+    asks = QueryResult(columns=["label", "gross"], rows=[["Why?", 15.6], ["L41", 63.6]])
+    assert unfit("Give the gross for each of the sums L41 and Why?.", asks)  # an answer with a question mark
 
 
 def test_the_recipe_composes_and_its_prompts_name_its_tables(folder: Path, schema: Schema) -> None:
