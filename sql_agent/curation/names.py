@@ -29,6 +29,7 @@ AFTER = (
 )
 # What is named after somebody: "Charcot Marie Tooth disease".
 AFTER_SOMEBODY = re.compile(r"(?: \w+)? (?:disease|disorder|syndrome|lymphoma|sign|test|score|scale)(?![a-z])", re.I)
+TITLES = "先生|女士|小姐|太太|夫人|医生|大夫|老师|师傅|教授|主任|经理|律师"
 LONGEST_WORD = 4  # characters
 COMMON = 0.25  # percent of China's people with a family name; rarer ones begin foreign words more often
 
@@ -71,11 +72,23 @@ def _together() -> re.Pattern[str]:
 
 
 @functools.cache
-def _han() -> re.Pattern[str]:
-    """A common Chinese family name, or one of two characters, and two characters of given names."""
+def _families() -> list[str]:
+    """Common Chinese family names, and those of two characters, which come first."""
     shares = importlib.import_module("faker.providers.person.zh_CN").Provider.last_names
-    family = sorted((name for name, share in shares.items() if share >= COMMON or len(name) > 1), key=len, reverse=True)
-    return re.compile(f"(?=(({'|'.join(family)})([{''.join(characters_of_given_names(family))}]{{2}})))")
+    return sorted((name for name, share in shares.items() if share >= COMMON or len(name) > 1), key=len, reverse=True)
+
+
+@functools.cache
+def _han() -> re.Pattern[str]:
+    """Such a family name, and two characters of given names."""
+    given = "".join(characters_of_given_names(_families()))
+    return re.compile(f"(?=(({'|'.join(_families())})([{given}]{{2}})))")
+
+
+def _has_title(text: str) -> bool:
+    """Whether a Chinese family name, which ends no word (关于女士), stands before a title."""
+    names = re.finditer(f"(?:{'|'.join(_families())})(?={TITLES})", text)
+    return any(name.start() == 0 or not is_chinese_word(text[name.start() - 1 : name.end()]) for name in names)
 
 
 def _stands_alone(text: str, name: re.Match[str]) -> bool:
@@ -93,8 +106,8 @@ def _stands_alone(text: str, name: re.Match[str]) -> bool:
 
 
 def names_someone(text: str) -> bool:
-    """Whether a person is named by given and family name."""
-    if _together().search(text) or any(_stands_alone(text, name) for name in _han().finditer(text)):
+    """Whether a person is named by given and family name, or in Chinese by the latter and a title."""
+    if _has_title(text) or _together().search(text) or any(_stands_alone(text, name) for name in _han().finditer(text)):
         return True
     words = list(WORD.finditer(text))
     if len(words) > 4 and all(word[0][:1].isupper() for word in words):

@@ -332,6 +332,8 @@ NAMED_IN_TEXT = (
         *(f"Please check whether {name} paid the fee in March." for name in NAMED_IN_TEXT),
         *(
             "帮我查一下赵晓雯的预约。",
+            "王女士的孕吐很严重，怎么办？",
+            "请问李老师周几上课？",
             "租客欧阳建国想知道谁来修锅炉？",
             "中村悠斗さんの予約を確認してください。",
             "이서연의 연차는 며칠 남았나요?",
@@ -353,6 +355,8 @@ def test_names_in_a_sentence_are_seen(said: str) -> None:
         "What is the boiling point of water on Mount Everest?",
         "¿Dónde está la Plaza Mayor de Madrid?",
         "王府井步行街几点关门？",
+        "关于女士健康要注意什么？",
+        "班主任老师和历史老师谁更忙？",
         "华法林的效果比二甲双胍强吗？",
         "安全生产许可证怎么办理？",
         "東京から京都までどのくらいかかりますか？",
