@@ -104,8 +104,9 @@ def _step(flags: Flags, recipe: str, *, n: int) -> dict[str, int]:
     }
 
 
-def train(config: TrainConfig, out: Path, terminal: Console) -> tuple[int, Path]:
+def train(flags: Flags, terminal: Console) -> tuple[int, Path]:
     """Train, and write the model of each epoch. Returns the exit status and the run folder. Raises UserError."""
+    config, out = resolve_config(flags), flags.out.expanduser().absolute()
     epochs = sorted(out.glob("epoch_*"))
     if epochs and not (out / NOTE).is_file():
         raise UserError(f"--out {out}: has {epochs[0].name}, which this command did not make; name a new folder")
@@ -146,7 +147,7 @@ def train_gsm8k(flags: Flags) -> int:
     """
     logging.basicConfig(level=logging.DEBUG if flags.debug else logging.WARNING)
     terminal = console.own_terminal()
-    status, run_dir = train(resolve_config(flags), flags.out.expanduser().absolute(), terminal)
+    status, run_dir = train(flags, terminal)
     terminal.print(f"{report_line(run_dir)}\nrun: {run_dir}", markup=False)
     return status
 

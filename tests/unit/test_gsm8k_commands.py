@@ -65,8 +65,12 @@ def test_names_of_the_hub(here: Path, name: str, is_one: bool) -> None:
     assert is_hub_name(name) == is_one
 
 
+def given(*flags: str) -> Flags:
+    return Flags(**as_script("gsm8k", *flags))
+
+
 def composed(*flags: str) -> TrainConfig:
-    return resolve_config(Flags(**as_script("gsm8k", *flags)))
+    return resolve_config(given(*flags))
 
 
 def test_flags_become_keys(here: Path) -> None:
@@ -100,7 +104,7 @@ def test_epochs_of_others_are_not_touched(here: Path) -> None:
     (here / "epoch_1").mkdir()
     terminal: Any = None
     with pytest.raises(UserError, match="did not make"):
-        train(composed("--max_samples", "2"), here, terminal)
+        train(given("--max_samples", "2", "--output_dir", str(here)), terminal)
 
 
 def test_the_chat_knows_with_what_a_model_was_trained(here: Path) -> None:
