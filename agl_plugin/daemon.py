@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-import torch
 from agentlightning.store.base import LightningStore
 from agentlightning.types import Attempt, AttemptedRollout, Rollout, RolloutLegacy, RolloutStatus, Span, Task, Triplet
 from verl import DataProto
@@ -486,7 +485,6 @@ class GrpoDaemon:
             max_prompt_tokens=limits.prompt_tokens,
             max_response_tokens=limits.response_tokens,
             pad_id=self.pad_token_id,
-            device=torch.device("cpu"),
             phases={
                 i: phases_of(records[i], len(r.triplets or []), reward=r.final_reward or 0.0) for i, r in kept.items()
             }

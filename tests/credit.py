@@ -104,7 +104,7 @@ def measure(model_path: Path, rollouts: Rollouts, *, rounds: int) -> dict[str, A
     pad_id = AutoTokenizer.from_pretrained(model_path).pad_token_id
     batches, planned, updates = {}, {}, {kind: [] for kind in KINDS}
     for kind, merge in KINDS.items():
-        batches[kind] = build_batch(rollouts, merge=merge, pad_id=pad_id, device=torch.device("cpu"), **LIMITS)
+        batches[kind] = build_batch(rollouts, merge=merge, pad_id=pad_id, **LIMITS)
         planned[kind] = as_planned(with_advantages(batches[kind].data))
     for _ in range(rounds):
         for kind, found in updates.items():

@@ -63,7 +63,7 @@ def batch_of(rollouts: Sequence[list[Triplet]], *, merge: bool = True) -> Batch:
     """One group, whose rewards differ."""
     group = {f"r{n}": ("q", n / 4, turns_of(calls)) for n, calls in enumerate(rollouts)}
     limits: dict[str, Any] = {"max_prompt_tokens": 4096, "max_response_tokens": 8192, "pad_id": 0}
-    return build_batch(group, merge=merge, device=torch.device("cpu"), **limits)
+    return build_batch(group, merge=merge, **limits)
 
 
 def trained(batch: Batch) -> Counter[Any]:

@@ -69,7 +69,7 @@ def batch() -> Any:
         calls = [(first, answer), (first + answer + result, last)]
         turns = [Turn(p, r, [NAN] * len(r)) for p, r in calls]
         rollouts[f"r{i}"] = (f"q{min(i // 4, 2)}" if i not in (4, 5, 6) else "flat", reward, turns)
-    limits = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0, "device": torch.device("cpu")}
+    limits: dict[str, Any] = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0}
     data = with_advantages(build_batch(rollouts, merge=True, **limits).data)
     data.meta_info |= {"temperature": TEMPERATURE, "micro_batch_size": 2}
     return data

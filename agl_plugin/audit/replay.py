@@ -188,7 +188,6 @@ def stored_batch(connection: sqlite3.Connection, settings: Settings, *, step: in
         max_prompt_tokens=settings.prompt_tokens,
         max_response_tokens=settings.response_tokens,
         pad_id=0,
-        device=torch.device("cpu"),
     )
     stored = connection.execute("SELECT * FROM train_row WHERE step = ? ORDER BY row_number", (step,)).fetchall()
     for (rollout, row), stored_row in zip(batch.rows, stored, strict=True):

@@ -53,7 +53,6 @@ def build_batch(
     max_prompt_tokens: int,
     max_response_tokens: int,
     pad_id: int,
-    device: torch.device,
     phases: Mapping[str, Phases] | None = None,
 ) -> Batch:
     """Rows of all rollouts.
@@ -91,7 +90,7 @@ def build_batch(
         **_phases(phases, rows),
         **_sampler_log_probs([row.log_probs[:max_response_tokens] for _, row in rows], mask),
     }
-    data = DataProto(batch=TensorDict({k: v.to(device) for k, v in tensors.items()}, batch_size=len(rows)))  # pyright: ignore[reportArgumentType]
+    data = DataProto(batch=TensorDict(tensors, batch_size=len(rows)))  # pyright: ignore[reportArgumentType]
     uids = [f"{rollouts[i][0]}{UID_SEPARATOR}{i}" for i, _ in rows]
     data.non_tensor_batch["data_id_list"] = np.array(uids, dtype=object)
     data.non_tensor_batch["rollout_id_list"] = np.array([i for i, _ in rows], dtype=object)

@@ -1,9 +1,8 @@
 """GRPO on one page, in one process: questions, episodes, rewards, advantages, update, save, validate.
 
-`agentgrpo train` does the same with vLLM for the sampler and verl's workers for the update. Rows and masks,
-advantages, plan and loss are the same functions there (agl_plugin.update), so keys and formulas are the same too.
-Guarantees: a fault is never a reward; two runs of one configuration are equal bit for bit, and so are a run that was
-killed and resumed and one that was not; SIGTERM or Ctrl-C lets the step end, and saves it.
+`agentgrpo train` does the same with vLLM for the sampler and verl's workers for the update; rows, masks, advantages,
+plan and loss are the same functions there (agl_plugin.update). Guarantees: a fault is never a reward; runs of one
+configuration are equal bit for bit, resumed ones too; SIGTERM or Ctrl-C ends the run after its step, which is saved.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from agl_plugin.update.phases import phases_of
 from agl_plugin.update.policy_loss import micro_batch_loss
 from agl_plugin.update.prepare import needs_pass, prepare, result
 from agl_plugin.update.rules import PLAN, Plan, UpdateRules, parts
-from agl_plugin.update.teacher import is_address, teacher_log_probs
 from agl_plugin.update.telling import Telling
 from foundation.errors import RunError
 from sql_agent.config import TrainConfig
@@ -93,15 +91,14 @@ def train_step(run: Run, step: int) -> None:
     # Advantages: how much more an episode earned than the others of its question, for each token sampled in it.
     add_advantages(batch.data, config.optim.advantage, run.rules)
     data: Any = batch.data[~batch.data.batch["is_drop_mask"]]  # no prompts over the limit, no rows with no token
-    # What policy and start model say of the sampled tokens before the update, where it does not find that out itself.
+    # What policy and start model (or teacher) say of those tokens before the update, where it does not find that out.
     tensors = data.batch
     if needs_pass(data, run.rules, epochs=policy.actor.ppo_epochs):
         with notes.timed("old_log_prob"):
             tensors["old_log_probs"], tensors["entropys"] = policy.log_probs(tensors)
     if config.optim.kl_coef:
         with notes.timed("ref"):
-            teacher, own = run.rules.teacher, policy.reference_log_probs
-            tensors["ref_log_prob"] = teacher_log_probs(tensors, teacher) if is_address(teacher) else own(tensors)
+            tensors["ref_log_prob"] = policy.reference_log_probs(tensors)
     # Which rows make which optimizer step; those that cannot move a weight are left out.
     prepared = prepare(data, run.rules, step=step)
     with notes.timed("update_actor"):
@@ -162,7 +159,6 @@ def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> B
         max_prompt_tokens=rollout.max_prompt_tokens,
         max_response_tokens=rollout.row_response_tokens,
         pad_id=run.policy.pad_id,
-        device=torch.device("cpu"),
         phases={name: phases_of(records[name], len(of), reward=reward) for name, (_, reward, of) in by_turn} or None,
     )
 

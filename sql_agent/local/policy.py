@@ -23,7 +23,7 @@ from agl_plugin.update.optimizer import actor_config, made_optimizer
 from agl_plugin.update.plan import micro_batches
 from agl_plugin.update.resuming import own_settings
 from agl_plugin.update.rules import parts
-from agl_plugin.update.teacher import is_address
+from agl_plugin.update.teacher import is_address, teacher_log_probs
 from agl_plugin.update.token_scores import response_scores
 from foundation import run_folder
 from foundation.errors import RunError
@@ -113,7 +113,9 @@ class Policy:
 
     @torch.no_grad()
     def reference_log_probs(self, batch: Any) -> torch.Tensor:
-        """Those of the start model: with LoRA the policy without its adapter."""
+        """Those of the start model, with LoRA the policy without its adapter; or of the teacher."""
+        if is_address(self._config.optim.teacher):
+            return teacher_log_probs(batch, self._config.optim.teacher)
         model = self._reference or self.model.eval()
         with nullcontext() if self._reference else self.model.disable_adapter():
             return self._in_micro_batches(batch, model, with_entropy=False)["log_probs"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from verl.utils.device import get_device_name
@@ -33,7 +34,7 @@ ROLLOUTS = {
 
 def main(out: Path) -> None:
     """Make the update, with rows of several lengths and one of two turns."""
-    limits = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0, "device": torch.device("cpu")}
+    limits: dict[str, Any] = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0}
     data = as_planned(with_advantages(build_batch(ROLLOUTS, merge=True, **limits).data))
     model = tiny_model().float().to(get_device_name())
     before = flat_weights(model)

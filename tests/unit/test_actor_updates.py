@@ -48,7 +48,7 @@ ROLLOUTS: Rollouts = {
 
 
 def data_of(rollouts: Rollouts, *, merge: bool = True) -> Any:
-    limits = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0, "device": torch.device("cpu")}
+    limits: dict[str, Any] = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0}
     return with_advantages(build_batch(rollouts, merge=merge, **limits).data)
 
 

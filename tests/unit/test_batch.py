@@ -40,7 +40,6 @@ def batch_of(
         max_prompt_tokens=prompt,
         max_response_tokens=response,
         pad_id=0,
-        device=torch.device("cpu"),
     )
 
 

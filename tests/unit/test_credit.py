@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import torch
 from agentlightning.types import Span
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -146,7 +145,6 @@ def test_the_batch_is_what_the_spans_say(
         max_prompt_tokens=60 if not merge else 6,  # a first prompt is 2 + at most 4 tokens
         max_response_tokens=max(width, longest),
         pad_id=PAD,
-        device=torch.device("cpu"),
     )
     (tokens, values), (expected, advantages) = trained(made.data), account(stored)
     assert tokens == expected and values.keys() == advantages.keys()
@@ -166,7 +164,7 @@ def test_an_unscored_member_changes_neither_mean_nor_deviation() -> None:
     scored = {i: ("q", reward_of(spans), turns_of(ScoredTriplets().adapt(spans))) for i, (_, spans) in stored.items()}
     assert scored["c"] == ("q", None, [])
     kept = {i: (q, r, calls) for i, (q, r, calls) in scored.items() if r is not None}
-    limits = {"max_prompt_tokens": 9, "max_response_tokens": 9, "pad_id": PAD, "device": torch.device("cpu")}
+    limits: dict[str, Any] = {"max_prompt_tokens": 9, "max_response_tokens": 9, "pad_id": PAD}
     _, values = trained(build_batch(kept, merge=True, **limits).data)
     half = math.sqrt(0.5)  # two rewards lie half a deviation from their mean, whatever they are
     assert advantages == {"a": pytest.approx(-half, abs=1e-3), "b": pytest.approx(half, abs=1e-3)}

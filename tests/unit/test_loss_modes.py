@@ -33,7 +33,7 @@ def step_of(*, micro_rows: int, leave_out: bool = False, mode: str = "vanilla", 
         str(i): (question, reward, [Turn([1, 2], ids, [NAN] * len(ids))])
         for i, (question, reward, ids) in enumerate(ROLLOUTS)
     }
-    limits = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0, "device": torch.device("cpu")}
+    limits: dict[str, Any] = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0}
     data = with_advantages(build_batch(rollouts, merge=True, **limits).data)
     data.meta_info |= {"micro_batch_size": 9}
     data.batch["old_log_probs"], _ = actor_of(tiny_model(), micro_rows=9).compute_log_prob(data)

@@ -79,7 +79,7 @@ def config_of(*settings: str) -> TrainConfig:
 
 def batch_of(config: TrainConfig) -> Any:
     """The training step as it reaches `update_actor`; the policy that sampled differs, token by token."""
-    limits = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0, "device": torch.device("cpu")}
+    limits: dict[str, Any] = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0}
     data = build_batch(ROLLOUTS, merge=config.rollout.level == "trajectory", **limits).data
     tensors, info = data.batch, data.meta_info
     add_advantages(data, config.optim.advantage, update_rules(config))

@@ -8,7 +8,6 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pytest
-import torch
 
 from agl_plugin.audit.facts import _tool_calls  # pyright: ignore[reportPrivateUsage]
 from agl_plugin.audit.recompute import Earned, Settings, by_row
@@ -56,7 +55,7 @@ def made(episodes: dict[str, tuple[str, Episode]], *, tokens: dict[str, list[int
         for name, (group, one) in episodes.items()
     }
     limits: dict[str, Any] = {"max_prompt_tokens": 8, "max_response_tokens": 8, "pad_id": 0}
-    return build_batch(rollouts, merge=False, device=torch.device("cpu"), phases=phases, **limits)
+    return build_batch(rollouts, merge=False, phases=phases, **limits)
 
 
 def in_steps(reward: float) -> float:

@@ -43,7 +43,7 @@ def rows() -> Any:
     rollouts = {name: [Turn(prompt, sampled, [NAN] * len(sampled))] for name, (prompt, sampled) in said.items()}
     rollouts["a"].append(Turn([1, 2, 3, 4, 5, 20, 21], [22, 8], [NAN] * 2))
     rewarded = {name: ("q", reward, rollouts[name]) for name, reward in (("a", 1.0), ("b", 0.0), ("c", 0.25))}
-    limits = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0, "device": torch.device("cpu")}
+    limits: dict[str, Any] = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0}
     return with_advantages(build_batch(rewarded, merge=True, **limits).data)
 
 

@@ -70,7 +70,7 @@ def rows() -> Any:
     ]
     rollouts = {f"r{n}": ("q", n / 2, turns) for n, turns in enumerate(talks)}
     limits: dict[str, Any] = {"max_prompt_tokens": 8, "max_response_tokens": 16, "pad_id": 0}
-    return build_batch(rollouts, merge=True, device=torch.device("cpu"), **limits).data.batch
+    return build_batch(rollouts, merge=True, **limits).data.batch
 
 
 def test_each_sampled_token_has_its_own_log_probability() -> None:

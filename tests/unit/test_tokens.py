@@ -8,7 +8,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-import torch
 from agentlightning.adapter.triplet import LlmProxyTraceToTriplet
 from agentlightning.types import Attempt, Rollout, Span
 from hypothesis import given
@@ -69,7 +68,7 @@ def test_rows_batches_and_audit_are_the_same_in_both_forms(seed: int, n: int, me
         assert packs == all(tokens.NEW in (one.attributes or {}) for one in spans[:-1])
         rng.shuffle(spans)
         calls = ScoredTriplets().adapt(spans)
-        told = {"max_prompt_tokens": 9, "max_response_tokens": 14, "pad_id": 0, "device": torch.device("cpu")}
+        told: dict[str, Any] = {"max_prompt_tokens": 9, "max_response_tokens": 14, "pad_id": 0}
         rollouts: Any = {"a": ("q", 0.5, turns_of(calls)), "b": ("q", 0.25, turns_of(calls[:1]))}
         batch = build_batch(rollouts, merge=merge, **told)
         given.append((calls, batch, audited(spans, calls)))

@@ -80,7 +80,7 @@ def grpo_rows(policy: TemplatePolicy, *, merge: bool) -> Tokens:
     spans = [llm_call(prompt, sampled, seq=n + 1) for n, (prompt, sampled) in enumerate(calls)]
     spans.append(reward_span(1.0, seq=len(spans) + 1, n_calls=len(spans)))
     rollout = ("q", 1.0, turns_of(ScoredTriplets().adapt(spans)))
-    limits = {"max_prompt_tokens": 4096, "max_response_tokens": 4096, "pad_id": 0, "device": torch.device("cpu")}
+    limits: dict[str, Any] = {"max_prompt_tokens": 4096, "max_response_tokens": 4096, "pad_id": 0}
     data = build_batch({"r": rollout}, merge=merge, **limits).data.batch
     assert data is not None
     rows = []
