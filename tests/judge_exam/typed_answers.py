@@ -38,9 +38,9 @@ from tests.judge_exam.typed_forms import days, lists, numbers, titled
 
 TEXT = tomllib.loads((Path(__file__).parent / "typed_sentences.toml").read_text(encoding="utf-8"))
 PARTS = [(part, language) for part, languages in TEXT.items() for language in languages]
-_OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB, _FIELDS, _TURBINE = (
+_OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB, _FIELDS, _TURBINE, _LOYALTY = (
     tomllib.loads((Path(__file__).parent / f"{file}_answers.toml").read_text(encoding="utf-8"))["ask"]
-    for file in ("written", "fresh", "later", "office", "trade", "reworded", "club", "fields", "turbine")
+    for file in ("written", "fresh", "later", "office", "trade", "reworded", "club", "fields", "turbine", "loyalty")
 )
 WRITTEN: dict[str, list[dict[str, Any]]] = {
     **{"open": _OPEN[::2], "locked": _OPEN[1::2], "fresh": _FRESH[::2], "unread": _FRESH[1::2]},
@@ -56,6 +56,8 @@ WRITTEN: dict[str, list[dict[str, Any]]] = {
     "held fields": _FIELDS[1::2],
     "turbine": [ask for ask in _TURBINE if crc32(ask["question"].encode()) % 2 == 0],
     "held turbine": [ask for ask in _TURBINE if crc32(ask["question"].encode()) % 2],
+    "loyalty": [ask for ask in _LOYALTY if crc32(ask["question"].encode()) % 2 == 0],
+    "held loyalty": [ask for ask in _LOYALTY if crc32(ask["question"].encode()) % 2],
 }
 
 
