@@ -61,6 +61,8 @@ ASKED = re.compile(  # what asks, with the noun behind which and what
 COUNTED = re.compile(r"\bhow many ([a-z]+)")
 ASIDE = re.compile(r" (?:of|in|at|on|from) ((?:the |an? )?[\w ]+)\W*$")  # what a question ends with
 WHICH = re.compile(r"哪[1几]?[^\W天年月日里儿]|什么(?!时候)")  # the next word is the noun
+COMPARES = re.compile(r"\bthan\b|比(?!赛)|超过")
+DEGREE = re.compile(r"\b(?:more|less|[a-z]{2,}er)\b|[更较]")
 PASSIVE = re.compile(r"\b(?:is|are|was|were|been|being|be|by)\b|[是被由给让从]")
 
 
@@ -155,6 +157,22 @@ def is_turned(asked: str, clause: str, names: Set[str] = frozenset()) -> bool:
         if word not in names and any(before) and not all(behind):
             return True
     return False
+
+
+def is_other_way(asked: str, clause: str) -> bool:
+    """Whether a clause compares the question's sides the other way round: what stands there behind "than" comes first, or
+    is alone beside a word of degree."""
+    first, second, here, *behind = (
+        [one[0] for one in tokens(part) if stem(one[0]) not in LIGHT_WORDS]
+        for text in (asked, clause)
+        for part in COMPARES.split(text, maxsplit=1)
+    )
+    sides = [next((one for one in a if one not in b), "") for a, b in ((first, second), (second, first))]
+    if not sides[1] or sides[1] not in here:
+        return False
+    if behind:
+        return next((one for one in behind[0] if one in {*first} ^ {*second}), "") in first
+    return sides[0] not in here and bool(DEGREE.search(clause))
 
 
 def is_exchanged(asked: str, clause: str, said: str, spare: frozenset[str] = frozenset()) -> bool:

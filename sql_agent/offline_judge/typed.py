@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from os.path import commonprefix
 from typing import Literal
 
@@ -21,9 +22,9 @@ from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FRAMES, FREE, NO, PH
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import SYMBOL_OF
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
-from sql_agent.offline_judge.slots import SAME, is_exchanged, is_other_kind, is_turned, opposites, stem
+from sql_agent.offline_judge.slots import COMPARES, SAME, is_exchanged, is_other_kind, is_other_way, is_turned, opposites, stem
 from sql_agent.offline_judge.tables import is_swapped, is_torn
-from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, TIME, plain
+from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, SCALES, TIME, plain
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
 from sql_agent.records import AnswerType
 from sql_agent.words.meanings import is_chinese_verb, one_sense
@@ -46,6 +47,7 @@ JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")
 LAST = re.compile(rf"#(?:{JOINT}|[\s,;:、]*)(\d[\d.]*)$")  # a number at an answer's end
 OTHER = r"[^\W\u4e00-\u9fff]"  # a letter of no Chinese word, or a digit
 WORD_WITHIN = re.compile(rf"(?<![.!?:–—|-] )(?<!^)(?<![\n\"“*>])(?<!{OTHER})(?![\d_]){OTHER}+")  # a line or sentence
+PAIR = re.compile(r"\b([A-Z][\w-]*) (?=([A-Z][\w-]*))")
 SECONDS = re.compile(r"(\d\dh\d\d)m\d\d")  # which may be left out
 DAYS = f"monday tuesday wednesday thursday friday saturday sunday sql {' '.join(MONTHS)}"
 LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut)\b|[缺闭]")  # as good as a denial
@@ -54,6 +56,8 @@ OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
 NEAR = {"or", "或", "about", "around", "over", "under", "between", "above", "below", "before", "after"}
 AT_TRUTH = re.compile(rf"(?:\b(?:{'|'.join(NEAR)}) (?:the |an? |some )*|或者?|^或)[#\d]|# *(?:or\b|或)|^(?:or\b|或)")
 SENTENCE = re.compile(r"[.。!;\n]|,(?=[^\x00-\x7f])")
+UNSCALED = re.compile(r"(?<!\d)(?<!\d )(thousand|million|billion|[万亿])")
+WHICH_DAY = re.compile(r"哪1?[天日]|\b(?:what|which) da(?:y|te)\b")
 WAY = re.compile(r"(?:\bfrom |[从由])(\w+?)( to |[到至])(\w+)")  # of an order, or of a journey
 NONE = re.compile(  # is 0, of what the question counts: no "no idea"
     r"(?:\b(?:none|no|nobody|not (?:a single|any|one))\b(?: of (?:the|its|them)\b)?"
@@ -88,7 +92,6 @@ BOUNDS = (  # how a question asks for a bound itself, not for something of the l
 )
 NOT = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question that offers both
 TWICE_DENIED = re.compile(r"\b(?:not|never) (?:been |being )?not\b|(?:并?不是|并[非不]|没有?|从?[不未])[不未没]有?")
-COMPARES = re.compile(r"\bthan\b|比")
 MAY = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no, a permission
 DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
 KNOWN_NAMES = {*f"{DAYS} sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split()}
@@ -174,10 +177,13 @@ def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     """What the answer earns: 1 or 0, of a list or a set F1 of what it names."""
     asked, said = plain(question), plain(answer)
     if truth.kind == "yes_no":
+        names = "|".join(re.escape(one).replace(r"\ ", "[_ ]") for one in truth.columns if one) or "$^"
+        verdict = rf"(?<!\w)(?:{names}) ?[=:] ?(?:(1|yes|true|是)|0|no|false|否)(?!\w)"
+        said = re.sub(verdict, lambda m: "\nyes\n" if m[1] else "\nno\n", said)  # (survived = 1)
         is_told = _polarity(said, asked, answer) is (truth.values[0] == "yes")
         return float(is_told and not is_other_kind(asked, said))
     told = _Told(truth, question, answer)
-    if not told.order or not told.is_clean or _strange_names(answer, asked, truth.values + truth.columns):
+    if not told.order or not told.is_clean or _strange_names(answer, asked, [*truth.columns, *truth.values, *sum(truth.rows, ())]):
         return 0.0
     wanted = list(dict.fromkeys(truth.values))
     order = [wanted.index(value) for value in told.order]
@@ -195,7 +201,7 @@ class _Told:
     def __init__(self, truth: Truth, question: str, answer: str) -> None:
         asked, said = plain(question), MARK.sub("\n", plain(answer))
         said = NONE.sub(lambda m: _zero(m, asked), said) if truth.values == ("0",) else said
-        self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind)}
+        self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind, asked)}
         self._known, self._lexicon = _lexicon("\n".join([asked, *truth.columns])), Lexicon(self._forms)
         said = _without_opposites(said, asked, self._shown(said))
         self._truth, self._asked, self._said = truth, asked, said
@@ -221,7 +227,9 @@ class _Told:
         money = (" ".join(["", *re.findall("[$€£]", text)]) for text in (question, answer))  # no part of plain numbers
         is_turned |= is_other_kind(asked + next(money), (shown := self._shown(said)) + next(money))
         asks = re.search(r"[?？]|(?<!#)\.\.|\.{3}|…", shown) is not None
-        told = Counter(one[0] for one in tokens(shown) if NUMBER.fullmatch(one[0]) and one[0] in numbers)
+        pairs, told = ([*pairwise(["", *spell(text).split()])] for text in (asked, shown))
+        same = {one for one in pairs if one[0] not in _words()}  # above 30
+        told = Counter(b for a, b in told if NUMBER.fullmatch(b) and b in numbers and (a, b) not in same)
         self.spare_numbers = {*(told - Counter({row[0] for row in truth.rows}))}  # of the question, and of no row
         clean = [self._is_clean(one, leads=leads) for one, leads in self._clauses(said, shown)]
         ends = self.spare_numbers & {*LAST.findall(shown.rstrip(".。、 "))}
@@ -253,7 +261,12 @@ class _Told:
             return False
         heads = {row[0] for row in rows}
         of = {spell(value): (value, frozenset(r[0] for r in rows if value in r)) for row in rows for value in row}
-        return torn([(*of[word], of[word][0] in heads) for *_, word in Lexicon(of).read(said)[0]])
+        asked, told = (
+            [(*of[word], of[word][0] in heads) for *_, word in Lexicon(of).read(text)[0]] for text in (self._asked, said)
+        )
+        named = [one for one in asked if one[2]]  # where the answer names none, the question's order counts
+        is_bare = all(not is_heading and under & {one for one, *_ in named} for _, under, is_heading in told)
+        return is_torn([*named, *told]) if is_bare and not self._truth.is_ordered else torn(told)
 
     def _is_clean(self, clause: str, *, leads: bool) -> bool:
         """`leads`: the clause stands before a colon or a line's end, and the next one tells a truth."""
@@ -282,6 +295,7 @@ class _Told:
         """Whether a clause that tells no truth says whence one is known, or what it is about: no further item."""
         if clause.isascii() and self._is_capital:
             return not any({*rest[start:end].split()} & self._capitals for start, end in unknown)
+        clause = re.sub("^(?:因为|由于)", "", clause)
         is_topic = not any(COPULA.search(rest[:start]) for start, _ in unknown)
         is_topic = is_topic and (not self.order or clause.startswith((*DEFINITE, "它", "他", "她")))
         return bool(SOURCE.search(clause)) or (is_topic and bool(self._topics & self._topics_of(clause)))
@@ -409,6 +423,8 @@ def _strange_names(answer: str, asked: str, values: Sequence[str]) -> bool:
     known |= KNOWN_NAMES | {*FRAMES.split()}
     answer = ABBREVIATED.sub(r"\1 ", re.sub(r"[*_`]|(?<=\w)['’](?=[A-Z])", "", answer))
     words = [word for word in WORD_WITHIN.findall(answer) if word[0].isupper() and not word.rstrip("s").isupper()]
+    inner = {one for value in values for one in spell(value).split()[1:]}  # Pine Table for Oak Table
+    words += [word for word, behind in PAIR.findall(answer) if spell(plain(behind)).strip() in inner]
     return any({*spell(plain(word)).split()} - known for word in words)
 
 
@@ -445,9 +461,9 @@ def _bare(value: str, kind: AnswerType) -> str:
     return (TITLED.sub("", value) if kind == "name" else "") or value
 
 
-def _forms(value: str, kind: AnswerType) -> list[str]:
-    """The ways to say a value: a number without its unit too, a share in percent; a name with the given one first; a
-    time without seconds."""
+def _forms(value: str, kind: AnswerType, asked: str) -> list[str]:
+    """The ways to say a value: a number without its unit too, a share in percent, in full where the question has it in
+    millions; a name with the given one first; a time without seconds, and a day alone where that is asked for."""
     number = NUMBER.match(value)
     if kind == "number" and number:
         forms = [value, number[0]]
@@ -457,7 +473,9 @@ def _forms(value: str, kind: AnswerType) -> list[str]:
         return forms
     family, comma, given = value.partition(",")  # Curie, Marie
     turned = [f"{given} {family}"] if comma and not re.search(r"[\d,]", family + given) else []
-    return [value, SECONDS.sub(r"\1", value), *turned]
+    scales = {SCALES[word] for word in UNSCALED.findall(asked) if NUMBER.fullmatch(value)}
+    days = [value[:10]] if DATE.fullmatch(value) and WHICH_DAY.search(asked) else []
+    return [value, SECONDS.sub(r"\1", value), *turned, *days, *(f"{float(value) * scale:.15g}" for scale in scales)]
 
 
 def _polarity(said: str, asked: str, answer: str) -> bool | None:
@@ -467,11 +485,11 @@ def _polarity(said: str, asked: str, answer: str) -> bool | None:
     verdicts: list[bool] = []
     asked = NOT.sub(r"\1", asked)
     clauses = [one for one in map(str.strip, CLAUSE_END.split(said)) if one]
-    may_turn = COMPARES.search(asked) and (YES.match(said) or NO.match(said)) and opposites(asked, said)  # the sides
-    if not may_turn:
-        clauses = [_without_opposites(one, asked, one) for one in clauses]
+    turned = [COMPARES.search(asked) is not None and is_other_way(asked, one) for one in clauses]
+    clauses = [_without_opposites(one, asked, one) for one in clauses]
+    clauses = [_denied(one) if is_turned else one for one, is_turned in zip(clauses, turned, strict=True)]
     said = "\n".join(clauses)
-    for clause in clauses:
+    for clause, may_turn in zip(clauses, turned, strict=True):
         found = _says(clause, asked, after=verdicts[0] if verdicts else None)
         is_no = NO.match(clause) or False in verdicts  # and why, with other words for what is denied
         is_other = not (may_turn or is_no) and (is_exchanged(asked, clause, said) or is_turned(asked, clause))
@@ -479,6 +497,13 @@ def _polarity(said: str, asked: str, answer: str) -> bool | None:
             return None
         verdicts += [found] if isinstance(found, bool) else []
     return verdicts[0] if verdicts and len({*verdicts}) == 1 else None
+
+
+def _denied(clause: str) -> str:
+    """A clause behind its yes or no with a denial more, or one less."""
+    lead = YES.match(clause) or NO.match(clause)
+    head, rest = (clause[: lead.end()], clause[lead.end() :]) if lead else ("", clause)
+    return f"{head} {DENIALS.sub(' ', rest) if DENIALS.search(rest) else f'not {rest}'}".strip()
 
 
 def _without_opposites(said: str, asked: str, shown: str) -> str:
@@ -498,7 +523,7 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
     rest = clause[lead.end() :] if lead else clause
     if lead or after is not None:
         clause, rest = MAY.sub(" ", clause), MAY.sub(" ", rest)
-    rest = re.sub(r" 1$", "", rest)  # "it has one"
+    rest = re.sub(r" 1$|(?<=了)[上下起出过回进][来去]", "", rest)  # "it has one", 幸存了下来
     denied = bool({*DENIALS.findall(rest)} - {*DENIALS.findall(asked)})
     if {*DOUBTS.findall(clause)} - {*DOUBTS.findall(asked.rstrip("?？"))} or (lead and denied):
         return "nothing"

@@ -63,6 +63,7 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 BLANK_THOUSANDS = re.compile(r"(?<![\d.,:/-])[1-9]\d{0,2}(?: \d{3})+(?![\d.,:/-]*\d)")
 NUMBERED = re.compile(r"(?<=\d)(?<![^\W\d]\d)-(?=[a-z]{3})", re.I)  # a 45-minute crossing
 AREA = re.compile(r"(?<=\d)( ?[cdkm]?m)[23]\b")  # after NFKC, also m²
+PER = re.compile(r"((?<![^\W\d])\d ?[^\W\d]{0,9})/([a-z\u4e00-\u9fff])")  # 24/day, 24元/天
 SIGN = re.compile(r"(?<!\w)[-−](?=\d)")
 DASH = re.compile(r"(?<=[^\W\d]) +[-–—]+ +(?=\w)")  # between blanks: a stop, and no sign of a number
 COLON = re.compile(r"(?<=\d)\**:\** +(?=\**\d)")  # with a blank: of no time, but what a number has
@@ -95,6 +96,7 @@ def plain(text: str) -> str:
     text = LASTS.sub(lambda m: f"{60 * int(m[1]) + int(m[2])} minutes ", text)
     text = DECIMAL.sub(lambda m: f"{m[1]}.{m[2]}".rstrip("0").rstrip("."), text)
     text = BELOW_ZERO.sub(lambda m: f" -{m[1] or m[2]}", text)
+    text = PER.sub(lambda m: f"{m[1]}{' per ' if m[2].isascii() else '每'}{m[2]}", text)
     text = PERCENT.sub(lambda m: f"{m[1] or m[2]} percent ", text)
     text = re.sub(r"(?<=\d)(?<!h\d\d)(?=[a-z°])(?!(?:st|nd|rd|th|h\d\d(?:m\d\d)?)\b)", " ", text)
     return re.sub(" {2,}", " ", text).strip()
