@@ -176,14 +176,15 @@ def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerT
 def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     """What the answer earns: 1 or 0, of a list or a set F1 of what it names."""
     asked, said = plain(question), plain(answer)
+    is_strange = _strange_names(answer, asked, [*truth.columns, *truth.values, *sum(truth.rows, ())])
     if truth.kind == "yes_no":
         names = "|".join(re.escape(one).replace(r"\ ", "[_ ]") for one in truth.columns if one) or "$^"
         verdict = rf"(?<!\w)(?:{names}) ?[=:] ?(?:(1|yes|true|是)|0|no|false|否)(?!\w)"
         said = re.sub(verdict, lambda m: "\nyes\n" if m[1] else "\nno\n", said)  # (survived = 1)
-        is_told = _polarity(said, asked, answer) is (truth.values[0] == "yes")
-        return float(is_told and not is_other_kind(asked, said))
+        is_told = _polarity(said, asked) is (truth.values[0] == "yes")
+        return float(is_told and not is_strange and not is_other_kind(asked, said))
     told = _Told(truth, question, answer)
-    if not told.order or not told.is_clean or _strange_names(answer, asked, [*truth.columns, *truth.values, *sum(truth.rows, ())]):
+    if not told.order or not told.is_clean or is_strange:
         return 0.0
     wanted = list(dict.fromkeys(truth.values))
     order = [wanted.index(value) for value in told.order]
@@ -295,7 +296,6 @@ class _Told:
         """Whether a clause that tells no truth says whence one is known, or what it is about: no further item."""
         if clause.isascii() and self._is_capital:
             return not any({*rest[start:end].split()} & self._capitals for start, end in unknown)
-        clause = re.sub("^(?:因为|由于)", "", clause)
         is_topic = not any(COPULA.search(rest[:start]) for start, _ in unknown)
         is_topic = is_topic and (not self.order or clause.startswith((*DEFINITE, "它", "他", "她")))
         return bool(SOURCE.search(clause)) or (is_topic and bool(self._topics & self._topics_of(clause)))
@@ -423,6 +423,7 @@ def _strange_names(answer: str, asked: str, values: Sequence[str]) -> bool:
     known |= KNOWN_NAMES | {*FRAMES.split()}
     answer = ABBREVIATED.sub(r"\1 ", re.sub(r"[*_`]|(?<=\w)['’](?=[A-Z])", "", answer))
     words = [word for word in WORD_WITHIN.findall(answer) if word[0].isupper() and not word.rstrip("s").isupper()]
+    known.update(*(spell(value).split() for value in values))
     inner = {one for value in values for one in spell(value).split()[1:]}  # Pine Table for Oak Table
     words += [word for word, behind in PAIR.findall(answer) if spell(plain(behind)).strip() in inner]
     return any({*spell(plain(word)).split()} - known for word in words)
@@ -478,9 +479,9 @@ def _forms(value: str, kind: AnswerType, asked: str) -> list[str]:
     return [value, SECONDS.sub(r"\1", value), *turned, *days, *(f"{float(value) * scale:.15g}" for scale in scales)]
 
 
-def _polarity(said: str, asked: str, answer: str) -> bool | None:
+def _polarity(said: str, asked: str) -> bool | None:
     """What the answer says to a question of yes or no; None where it doubts, says both or speaks of something else."""
-    if re.search(r"[?？]", said) or _strange_names(answer, asked, []):
+    if re.search(r"[?？]", said):
         return None
     verdicts: list[bool] = []
     asked = NOT.sub(r"\1", asked)
@@ -509,7 +510,7 @@ def _denied(clause: str) -> str:
 def _without_opposites(said: str, asked: str, shown: str) -> str:
     """A text with the question's words, denied, for their opposites in what is `shown` of it, and no double denial."""
     for start, end, word in reversed(opposites(asked, shown)):
-        said = f"{said[:start]}{'not ' if word.isascii() else '不'}{word}{said[end:]}"
+        said = f"{said[:start].removesuffix('more ')}{'not ' if word.isascii() else '不'}{word}{said[end:]}"
     return TWICE_DENIED.sub(" ", said)
 
 

@@ -63,7 +63,7 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 BLANK_THOUSANDS = re.compile(r"(?<![\d.,:/-])[1-9]\d{0,2}(?: \d{3})+(?![\d.,:/-]*\d)")
 NUMBERED = re.compile(r"(?<=\d)(?<![^\W\d]\d)-(?=[a-z]{3})", re.I)  # a 45-minute crossing
 AREA = re.compile(r"(?<=\d)( ?[cdkm]?m)[23]\b")  # after NFKC, also m²
-PER = re.compile(r"((?<![^\W\d])\d ?[^\W\d]{0,9})/([a-z\u4e00-\u9fff])")  # 24/day, 24元/天
+PER = re.compile(r"((?<![^\W\d])\d ?(?:[a-z]{0,9}|[\u4e00-\u9fff]{1,3}))/([a-z\u4e00-\u9fff])")  # 24/day, 24元/天
 SIGN = re.compile(r"(?<!\w)[-−](?=\d)")
 DASH = re.compile(r"(?<=[^\W\d]) +[-–—]+ +(?=\w)")  # between blanks: a stop, and no sign of a number
 COLON = re.compile(r"(?<=\d)\**:\** +(?=\**\d)")  # with a blank: of no time, but what a number has
