@@ -105,6 +105,7 @@ def is_other_kind(asked: str, said: str) -> bool:
     )
     numbers, told = {number for _, number in ours}, spell(said)
     new = {(word, "#" in number) for word, number in theirs if number not in numbers}
+    new |= {(word, True) for word, number in theirs - ours if f" {number} " in spell(asked)}  # exchanged
     return any((word, f" {number} " in told) in new for word, number in ours - theirs if number != "a")
 
 
@@ -160,8 +161,8 @@ def is_turned(asked: str, clause: str, names: Set[str] = frozenset()) -> bool:
 
 
 def is_other_way(asked: str, clause: str) -> bool:
-    """Whether a clause compares the question's sides the other way round: what stands there behind "than" comes first, or
-    is alone beside a word of degree."""
+    """Whether a clause has the sides of a comparison the other way round: what the question has behind "than" comes
+    first, or is alone beside a word of degree."""
     first, second, here, *behind = (
         [one[0] for one in tokens(part) if stem(one[0]) not in LIGHT_WORDS]
         for text in (asked, clause)

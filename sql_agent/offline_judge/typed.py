@@ -22,7 +22,16 @@ from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FRAMES, FREE, NO, PH
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import SYMBOL_OF
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
-from sql_agent.offline_judge.slots import COMPARES, SAME, is_exchanged, is_other_kind, is_other_way, is_turned, opposites, stem
+from sql_agent.offline_judge.slots import (
+    COMPARES,
+    SAME,
+    is_exchanged,
+    is_other_kind,
+    is_other_way,
+    is_turned,
+    opposites,
+    stem,
+)
 from sql_agent.offline_judge.tables import is_swapped, is_torn
 from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, SCALES, TIME, plain
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
@@ -263,7 +272,8 @@ class _Told:
         heads = {row[0] for row in rows}
         of = {spell(value): (value, frozenset(r[0] for r in rows if value in r)) for row in rows for value in row}
         asked, told = (
-            [(*of[word], of[word][0] in heads) for *_, word in Lexicon(of).read(text)[0]] for text in (self._asked, said)
+            [(*of[word], of[word][0] in heads) for *_, word in Lexicon(of).read(text)[0]]
+            for text in (self._asked, said)
         )
         named = [one for one in asked if one[2]]  # where the answer names none, the question's order counts
         is_bare = all(not is_heading and under & {one for one, *_ in named} for _, under, is_heading in told)
