@@ -10,7 +10,8 @@ question; `later` is a third set, `office` and `second office` a fourth, `trade`
 `reworded` right ones alone, `club` and `held club` a sixth,
 `against club` was written against rules chosen on it; `fields` and `held fields`, halves by question, are ten other
 fields, and wrong as a policy in training finds it; `turbine` and `held turbine`, halves by the hash of the question,
-have rows of two columns, ids that are numbers and times with dates.
+have rows of two columns, ids that are numbers and times with dates; `loyalty` and `held loyalty`, halves likewise, have
+sides, rows and names exchanged.
 Guarantees: a pure function of the seed.
 """
 

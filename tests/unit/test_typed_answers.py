@@ -317,7 +317,8 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
     right, parts = ([one.value for one in told if one.why == why] for why in ("right", "part"))
     lies = [one.value for one in told if one.why not in ("right", "part")]
     shares = {"reworded en": 0.92, "reworded zh": 0.73, "against club en": 0.83, "against club zh": 0.9}
-    paid = (shares | {"held fields zh": 0.84, "held turbine zh": 0.9}).get(f"{part} {language}", 0.93)
+    shares |= {"held fields zh": 0.84, "held turbine zh": 0.9, "held loyalty zh": 0.75}
+    paid = shares.get(f"{part} {language}", 0.93)
     assert sum(value >= 0.9 for value in right) >= paid * len(right)
     floors = {
         "trade zh": 0.83,
@@ -328,6 +329,8 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
         "fields en": 0.87,
         "held fields en": 0.82,
         "held fields zh": 0.82,
+        "held loyalty en": 0.77,
+        "held loyalty zh": 0.91,
     }
     least = floors.get(f"{part} {language}", 0.93)
     assert sum(value <= 0.1 for value in lies) >= least * len(lies)
@@ -336,6 +339,7 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
 
 ROOMS, TOURS = "Give the fee for each of 12, 108.", "What are the longest and the shortest tour, in km?"
 TEAMS = "How many points above 30 does each team have?"
+SALES, TABLES = "Did branch 4 sell more than branch 9?", "Give the price for Oak Table and Elm Chair."
 
 
 @pytest.mark.parametrize(
@@ -362,6 +366,25 @@ TEAMS = "How many points above 30 does each team have?"
         ("When did game 7 begin?", "at", [["2020-04-30 19:54:02"]], "2020-04-30 19:54:02 and 7", 0),
         ("When did game 7 begin?", "at", [["2020-04-30 19:54:02"]], "Game 7 began on 30 April 2020 at 19:54:02.", 1),
         ("How heavy is parcel 88?", "kg", [[12.5]], "Parcel 12.5 weighs 88 kg.", 0),
+        (TEAMS, "team points", [["Reds", 4], ["Dark", 25]], "above 30: Reds 4", 0.67),
+        (SALES, "x", [[0]], "Yes, branch 4 sold more than branch 9.", 0),
+        (SALES, "x", [[1]], "Yes, branch 9 sold more than branch 4.", 0),
+        (SALES, "x", [[1]], "Yes, branch 9 sold less than branch 4.", 1),
+        (SALES, "x", [[0]], "No, branch 9 sold more.", 1),
+        (SALES, "x", [[0]], "No, branch 4 sold more.", 0),
+        ("Is the Lion cheaper than the Swan?", "x", [[1]], "Yes, the Swan is more expensive.", 1),
+        ("Is the Lion cheaper than the Swan?", "x", [[1]], "Yes, the Swan is cheaper.", 0),
+        ("7路比12路的乘客多吗？", "x", [[0]], "没有，12路的乘客更多。", 1),
+        ("7路比12路的乘客多吗？", "x", [[1]], "是的，12路的乘客更多。", 0),
+        (TABLES, "item price", [["Oak Table", 450], ["Elm Chair", 80]], "Pine Table at 450", 0),
+        (TABLES, "item price", [["Oak Table", 450], ["Elm Chair", 80]], "450 and 80", 1),
+        (TABLES, "item price", [["Oak Table", 450], ["Elm Chair", 80]], "80 and 450", 0),
+        ("Did passenger 341 survive?", "Survived", [[1]], "Yes (Survived = 1).", 1),
+        ("Did passenger 341 survive?", "Survived", [[1]], "Yes (Survived = 0).", 0),
+        ("341号乘客幸存了吗？", "Survived", [[1]], "341号乘客幸存了下来。", 1),
+        ("停车场每天的价格是多少？", "daily", [[24]], "24元/天", 1),
+        ("停车场每天的价格是多少？", "daily", [[24]], "24元/月", 0),
+        ("Are there more than 30 beds in hall 3?", "x", [[1]], "Yes, there are more than 3 beds in hall 30.", 0),
         ("第7场几点开始？", "at", [["19:54:02"]], "第7场下午7:54:02开始。", 1),
         ("第7场几点开始？", "at", [["19:54:02"]], "第7场19时54分02秒开始。", 1),
         ("How many minutes is tour 3?", "n", [[135]], "Tour 3 takes 2 hours and 15 minutes.", 1),
