@@ -56,7 +56,7 @@ JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")
 LAST = re.compile(rf"#(?:{JOINT}|[\s,;:、]*)(\d[\d.]*)$")  # a number at an answer's end
 OTHER = r"[^\W\u4e00-\u9fff]"  # a letter of no Chinese word, or a digit
 WORD_WITHIN = re.compile(rf"(?<![.!?:–—|-] )(?<!^)(?<![\n\"“*>])(?<!{OTHER})(?![\d_]){OTHER}+")  # a line or sentence
-PAIR = re.compile(r"\b([A-Z][\w-]*) (?=([A-Z][\w-]*))")
+PAIR = re.compile(rf"(?<!{OTHER})([A-Z](?:{OTHER}|-)*) (?=([A-Z](?:{OTHER}|-)*))")
 SECONDS = re.compile(r"(\d\dh\d\d)m\d\d")  # which may be left out
 DAYS = f"monday tuesday wednesday thursday friday saturday sunday sql {' '.join(MONTHS)}"
 LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut)\b|[缺闭]")  # as good as a denial
