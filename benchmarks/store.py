@@ -173,6 +173,8 @@ def main(
 ) -> None:
     """Measure both stores. Status 1: one of them ended early."""
     os.environ |= {name: os.environ.get(name, value) for name, value in COMMON_ENV.items()}
+    if away_ms and not postgres:
+        raise typer.BadParameter(f"--away-ms {away_ms:g} is of a PostgreSQL server: name it with --postgres")
     if postgres:
         print(STORES_HEADER)
         with distant(dict(os.environ)[postgres], away_ms) as address:

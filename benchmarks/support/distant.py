@@ -23,9 +23,9 @@ async def _hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, d
 
 async def _serve(host: str, port: int, delay_s: float, ready: Any) -> None:
     async def both_ways(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        is_file = host.startswith("/")
-        opening = asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}") if is_file else None
-        answers, server = await (opening or asyncio.open_connection(host, port))
+        is_file, file = host.startswith("/"), f"{host}/.s.PGSQL.{port}"
+        opening = asyncio.open_unix_connection(file) if is_file else asyncio.open_connection(host, port)
+        answers, server = await opening
         await asyncio.gather(_hand_on(reader, server, delay_s), _hand_on(answers, writer, delay_s))
 
     listening = await asyncio.start_server(both_ways, "127.0.0.1", 0)

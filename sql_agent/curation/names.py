@@ -1,4 +1,5 @@
-"""Names of persons in a text: a given and a family name side by side, by Faker's lists and CC-CEDICT's persons.
+"""Names of persons in a text: a given and a family name side by side, by Faker's lists and CC-CEDICT's persons, and in
+Chinese a family name before a title.
 
 Guarantees: a pure function of the text. One of the two may stand in no list, where neither is a word of WordNet. Not
 covered: a given name alone, names in lower case, and Chinese names of rare family names or with a word in them; where
@@ -20,16 +21,16 @@ from sql_agent.words.meanings import characters_of_given_names, is_chinese_word,
 
 TOGETHER = ("zh_CN", "ja_JP", "ko_KR")  # written without a blank, the family name first
 WORD = re.compile(r"(?:(?:de|van|von|der|da|di|del) )*(?:[^\W\d_]|[\u0900-\u097f])+(?:['’-][^\W\d_]+)*")
+TITLES = "先生|女士|小姐|太太|夫人|医生|大夫|老师|师傅|教授|主任|经理|律师"
 BEFORE = (
     r"(?:(?<![\u3040-\u9fff\uac00-\ud7af])|(?<=患者)|(?<=病人)|(?<=叫)|(?<=姓名)|(?<=我是)|(?<=さん)|(?<=는)|(?<=は))"
 )
 AFTER = (
-    r"(?=[^\u4e00-\u9fff\uac00-\ud7af]|$|先生|女士|小姐|同志|医生|大夫|老师|今年|现年|様|氏"
+    rf"(?=[^\u4e00-\u9fff\uac00-\ud7af]|$|{TITLES}|同志|今年|现年|様|氏"
     r"|씨|님|입니다|이?라고|이?에요|예요|[의은는이가을를](?![\uac00-\ud7af]))"
 )
 # What is named after somebody: "Charcot Marie Tooth disease".
 AFTER_SOMEBODY = re.compile(r"(?: \w+)? (?:disease|disorder|syndrome|lymphoma|sign|test|score|scale)(?![a-z])", re.I)
-TITLES = "先生|女士|小姐|太太|夫人|医生|大夫|老师|师傅|教授|主任|经理|律师"
 LONGEST_WORD = 4  # characters
 COMMON = 0.25  # percent of China's people with a family name; rarer ones begin foreign words more often
 

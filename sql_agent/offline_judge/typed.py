@@ -66,7 +66,7 @@ NEAR = {"or", "或", "about", "around", "over", "under", "between", "above", "be
 AT_TRUTH = re.compile(rf"(?:\b(?:{'|'.join(NEAR)}) (?:the |an? |some )*|或者?|^或)[#\d]|# *(?:or\b|或)|^(?:or\b|或)")
 SENTENCE = re.compile(r"[.。!;\n]|,(?=[^\x00-\x7f])")
 UNSCALED = re.compile(r"(?<!\d)(?<!\d )(thousand|million|billion|[万亿])")
-WHICH_DAY = re.compile(r"哪1?[天日]|\b(?:what|which) da(?:y|te)\b")
+WHICH_DAY = re.compile(r"哪1?[天日](?!.*[点时])|\b(?:what|which) da(?:y|te)\b(?!.*\btime\b)")  # and no time of it
 WAY = re.compile(r"(?:\bfrom |[从由])(\w+?)( to |[到至])(\w+)")  # of an order, or of a journey
 NONE = re.compile(  # is 0, of what the question counts: no "no idea"
     r"(?:\b(?:none|no|nobody|not (?:a single|any|one))\b(?: of (?:the|its|them)\b)?"
@@ -476,17 +476,19 @@ def _forms(value: str, kind: AnswerType, asked: str) -> list[str]:
     """The ways to say a value: a number without its unit too, a share in percent, in full where the question has it in
     millions; a name with the given one first; a time without seconds, and a day alone where that is asked for."""
     number = NUMBER.match(value)
+    is_number = number and (kind == "number" or number[0] == value)
+    scales = {SCALES[word] for word in UNSCALED.findall(asked)} if is_number else ()
+    in_full = [f"{float(number[0]) * scale:.15g}" for scale in scales] if number else []
     if kind == "number" and number:
-        forms = [value, number[0]]
+        forms = [value, number[0], *in_full]
         if len(number[0].partition(".")[2]) > 4:  # which nobody writes in full
             forms += [f"{round(float(number[0]), digits):.10g}" for digits in (1, 2, 3, 4)]
         forms += [f"{float(number[0]) * 100:.10g} percent"] if abs(float(number[0])) <= 1 and "." in number[0] else []
         return forms
     family, comma, given = value.partition(",")  # Curie, Marie
     turned = [f"{given} {family}"] if comma and not re.search(r"[\d,]", family + given) else []
-    scales = {SCALES[word] for word in UNSCALED.findall(asked) if NUMBER.fullmatch(value)}
     days = [value[:10]] if DATE.fullmatch(value) and WHICH_DAY.search(asked) else []
-    return [value, SECONDS.sub(r"\1", value), *turned, *days, *(f"{float(value) * scale:.15g}" for scale in scales)]
+    return [value, SECONDS.sub(r"\1", value), *turned, *days, *in_full]
 
 
 def _polarity(said: str, asked: str) -> bool | None:
@@ -496,14 +498,14 @@ def _polarity(said: str, asked: str) -> bool | None:
     verdicts: list[bool] = []
     asked = NOT.sub(r"\1", asked)
     clauses = [one for one in map(str.strip, CLAUSE_END.split(said)) if one]
-    turned = [COMPARES.search(asked) is not None and is_other_way(asked, one) for one in clauses]
+    other_way = [COMPARES.search(asked) is not None and is_other_way(asked, one) for one in clauses]
     clauses = [_without_opposites(one, asked, one) for one in clauses]
-    clauses = [_denied(one) if is_turned else one for one, is_turned in zip(clauses, turned, strict=True)]
+    clauses = [_denied(one) if denies else one for one, denies in zip(clauses, other_way, strict=True)]
     said = "\n".join(clauses)
-    for clause, may_turn in zip(clauses, turned, strict=True):
+    for clause, denies in zip(clauses, other_way, strict=True):
         found = _says(clause, asked, after=verdicts[0] if verdicts else None)
         is_no = NO.match(clause) or False in verdicts  # and why, with other words for what is denied
-        is_other = not (may_turn or is_no) and (is_exchanged(asked, clause, said) or is_turned(asked, clause))
+        is_other = not (denies or is_no) and (is_exchanged(asked, clause, said) or is_turned(asked, clause))
         if found == "nothing" or _renames(asked, clause) or is_other:
             return None
         verdicts += [found] if isinstance(found, bool) else []
