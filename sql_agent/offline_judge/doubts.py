@@ -86,6 +86,7 @@ def alternatives(text: str) -> list[str]:
 
 
 DOUBTS = re.compile(rf"{'|'.join(alternatives(DOUBTS_ZH))}|\b(?:{'|'.join(DOUBTS_EN.split(chr(10))[1:-1])})\b")
+COURTESY = re.compile("|".join(phrase for phrase in alternatives(PHRASES) if phrase.isascii()))
 # Before a quote these permit it, or may.
 PERMITS = {"can", "could", "will", "would", "should", "ca", "wo", "ll", "d", "yes", "no", "only", "anymore", "yet"}
 FRAME_WORDS = {*FREE.split(), *FRAMES.split(), "about"} - PERMITS
@@ -94,5 +95,7 @@ ABOUT = re.compile(r"\babout\b(?!(?: (?:the|an?|some))*\W*$)")  # a thing, and n
 
 def is_frame(text: str, unknown: str) -> bool:
     """Whether a text around a quote only says in English whence it is; `unknown` are its words of no list."""
+    if not re.sub(r"\W", "", COURTESY.sub("", text)):
+        return True
     words = {*re.findall(r"\w+", unknown)}
     return words <= FRAME_WORDS and not DOUBTS.search(ABOUT.sub(" ", text)) and not DENIALS.search(text)

@@ -76,8 +76,8 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     else:
         facts = _asked(question, own, record, cells)
     is_quote = {fact.forms[0] for fact in facts} <= {*own, *own.values()}
-    names = labelled(told, record, labels, facts)
-    if not names and cells and not (is_quote and any(labels)):
+    names = labelled(_named(reference, asked), record, asked, facts)
+    if not names and cells:
         names = compared(question, cells, facts)
     if facts:
         free |= {
@@ -174,6 +174,17 @@ def _items(text: str) -> list[Item]:
                 found.append((label, item))
             elif before:
                 label += ":"
+    return found
+
+
+def _named(reference: str, asked: Lexicon) -> list[Item]:
+    """(label, item) as of `_items`, under the last label that has other words of the question than that before it."""
+    label, found = "", list[Item]()
+    for clause in re.split(f"{SENTENCE_END.pattern}|{ITEM_END.pattern}", normalise(reference)):
+        *before, item = (part.strip() for part in LABEL_END.split(clause))
+        for one in before:
+            label = one if any(run not in label for run in runs(one, asked)) else label
+        found.append((label, item))
     return found
 
 

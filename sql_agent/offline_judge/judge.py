@@ -87,7 +87,7 @@ def grade(
     if kind and kind != "text":
         return typed
     exam = _exam(question, reference, tuple(evidence))
-    quoted = _Reading(exam, normalise(answer)).verdict() if exam else None
+    quoted = _Reading(exam, answer).verdict() if exam else None
     is_quote = quoted and not quoted.foreign and quoted.value > value
     return quoted if not typed or is_quote or (exam and exam.names) else typed
 
@@ -99,7 +99,7 @@ def _exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -> Ex
     if not exam or not exam.axes:
         return exam
     texts = [cell if isinstance(cell, str) else cell.text for cell in evidence] or [reference]
-    read = [_Reading(exam, normalise(text)) for text in ("\n".join(texts), *texts)]
+    read = [_Reading(exam, text) for text in ("\n".join(texts), *texts)]
     return replace(exam, axes=[axis for axis in exam.axes if not any(one.is_torn(axis) for one in read)])
 
 
@@ -116,7 +116,7 @@ class _Reading:
         self._is_misplaced = False  # a fact was told of another thing than its own
         self._told: list[tuple[str, frozenset[int]]] = []  # what was said, and the facts of one cell that it may be
         self._called: dict[int, set[str]] = {}  # section -> what stands before its facts and in the question
-        self._text = by_column(answer, exam.names)
+        self._text = normalise(by_column(answer, exam.names))
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
         after = 0
@@ -263,9 +263,9 @@ class _Reading:
         """How far more than half of the reference is said, where it tells the facts in other words."""
         if not self._prose:
             return 0.0
-        told = _Reading(self._exam, normalise(self._exam.reference))._prose
+        told = _Reading(self._exam, self._exam.reference)._prose
         n, of = (sum(len(clause) for clause, _ in clauses) for clauses in (told & self._prose, told))
-        return max(0.0, 2 * n / of - 1)
+        return max(0.0, 2 * n / (of or 1) - 1)
 
     def _distrusted(self, coverage: float) -> float:
         """The value of an answer that also says what nothing explains."""
@@ -291,14 +291,22 @@ def _f1(coverage: float) -> float:
 
 
 def by_column(text: str, names: Collection[str]) -> str:
-    """`text` with each Markdown table that has names in two columns of its header told column by column."""
+    """`text` with each Markdown table that has names in two columns of its header told column by column, each cell
+    after its row's name."""
     lines: list[str] = []
+
+    def has_name(cell: str) -> bool:
+        return any(name in spell(normalise(cell)) for name in names)
+
     for _, block in groupby(text.split("\n"), lambda line: "|" in line):
         rows, joint = [line.split("|") for line in block], "|"
-        if sum(any(name in spell(cell) for name in names) for cell in rows[0]) > 1:
+        if len(rows) > 1 and sum(map(has_name, rows[0])) > 1:
             columns: list[list[str]] = [[] for _ in max(rows, key=len)]
-            for column, cell in (place for row in rows for place in zip(columns, row, strict=False)):
-                column.append(cell)
+            corner = 0 if rows[0][0].strip() else 1
+            for n, row in enumerate(rows):
+                head = f"{row[corner]}:" if n and not has_name(rows[0][corner]) and has_name(row[corner]) else ""
+                for column, cell in zip(columns, row, strict=False):
+                    column.append(f"{head}{cell}" if cell.strip() else cell)
             rows, joint = columns, "\n"
         lines += [joint.join(row) for row in rows]
     return "\n".join(lines)

@@ -24,7 +24,7 @@ UNIT = re.compile(rf"(?<=[\d/])[ \t]*({UNITS})(?![a-z])")
 # The mark of an item is layout: ①, (1) and 1. before something that is no digit; at a line's start before anything.
 ITEM_MARK = re.compile(
     r"[\u2460-\u2473]"
-    r"|(?:^|(?<=[;；。:：,，])|(?<=[.;:,!?。；] ))"
+    r"|(?:^(?:[ \t]*[-+•·][ \t]+)?|(?<=[;；。:：,，|])|(?<=[.;:,!?。；|] ))"
     r"(?:[(（]\d{1,2}[)）]|\d{1,2}[.．)）、])(?:[ \t]*(?=[^\s\d])|[ \t]+(?=\S))"
     r"|^[ \t]*(?:\d{1,2}[.．)）、]|[-+•·])[ \t]+(?=\S)",
     re.MULTILINE,

@@ -54,16 +54,17 @@ class Fact:
     section: int
 
 
-def labelled(told: Sequence[Item], record: Record, labels: dict[str, list[str]], facts: Sequence[Fact]) -> Names:
+def labelled(told: Sequence[Item], record: Record, asked: Lexicon, facts: Sequence[Fact]) -> Names:
     """Each section is called as the reference calls what it has most of."""
-    runs: dict[int, list[str]] = {}
+    labels = {label: list(runs(label, asked)) for label, _ in told if label}
+    called: dict[int, list[str]] = {}
     taken: set[str] = set()
     for n in sorted({fact.section for fact in facts}):
         has = Counter(label for label, item in told if item in {item for _, item in record[n]})
         label = max(labels, key=lambda one: (has[one], one not in taken), default="")
         taken.add(label)
-        runs[n] = labels[label] if has[label] else []
-    return _names(runs)
+        called[n] = labels[label] if label and has[label] else []
+    return _names(called)
 
 
 def _names(runs: dict[int, list[str]]) -> Names:
