@@ -95,7 +95,6 @@ ABOUT = re.compile(r"\babout\b(?!(?: (?:the|an?|some))*\W*$)")  # a thing, and n
 
 def is_frame(text: str, unknown: str) -> bool:
     """Whether a text around a quote only says in English whence it is; `unknown` are its words of no list."""
-    if not re.sub(r"\W", "", COURTESY.sub("", text)):
-        return True
     words = {*re.findall(r"\w+", unknown)}
-    return words <= FRAME_WORDS and not DOUBTS.search(ABOUT.sub(" ", text)) and not DENIALS.search(text)
+    is_courteous = not re.search(r"\w", COURTESY.sub("", text))
+    return is_courteous or words <= FRAME_WORDS and not DOUBTS.search(ABOUT.sub(" ", text)) and not DENIALS.search(text)

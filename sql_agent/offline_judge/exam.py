@@ -13,7 +13,7 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sql_agent.offline_judge.lexicon import DENYING, Lexicon, spell
 from sql_agent.offline_judge.normal import flat, normalise
@@ -61,6 +61,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     """None where there is no fact to compare with."""
     question = normalise(question).rstrip("?。 ")
     cells = [Cell(cell) if isinstance(cell, str) else cell for cell in evidence]
+    cells = [replace(cell, column=normalise(cell.column.replace("_", " "))) for cell in cells]
     record, told = [_items(normalise(cell.text)) for cell in cells], _items(normalise(reference))
     asked = Lexicon(parts(question))
     shared = {run for items in (*record, told) for pair in items for text in pair for run in runs(text, asked)}
@@ -76,9 +77,11 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     else:
         facts = _asked(question, own, record, cells)
     is_quote = {fact.forms[0] for fact in facts} <= {*own, *own.values()}
-    names = labelled(_named(reference, asked), record, asked, facts)
+    bare_words = Lexicon(CLOSED)
+    naming = Lexicon(part for part in parts(question) if bare_words.read(part)[1])
+    names = labelled(_named(reference, naming), record, naming, facts)
     if not names and cells:
-        names = compared(question, cells, facts)
+        names = compared(question, cells, facts, known)
     if facts:
         free |= {
             *_relations(question),
@@ -150,7 +153,12 @@ def _records(cells: list[Cell], record: Record, told: list[Item], facts: list[Fa
     rows = {record[n][0][1]: {*others} for n, *others in groups if others and len(record[n]) == 1}
     labels = {label: {f.section for f in facts if (label, f.forms[0]) in told} for label, _ in told if label}
     is_one_each = sorted(n for sections in labels.values() for n in sections) == [*range(len(cells))]
-    ways = [rows if len(rows) == len(groups) else {}, labels if is_one_each and len(labels) == len(cells) else {}]
+    columns = {cell.column: {n for n, c in enumerate(cells) if c.column == cell.column} for cell in cells}
+    ways = [
+        columns if "" not in columns else {},
+        rows if len(rows) == len(groups) else {},
+        labels if is_one_each and len(labels) == len(cells) else {},
+    ]
     held = [{name: [i for i, f in enumerate(facts) if f.section in way[name]] for name in way} for way in ways]
     return [{spell(name): frozenset(way[name]) for name in way} for way in held if len(way) > 1]
 

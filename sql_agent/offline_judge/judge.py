@@ -291,22 +291,18 @@ def _f1(coverage: float) -> float:
 
 
 def by_column(text: str, names: Collection[str]) -> str:
-    """`text` with each Markdown table that has names in two columns of its header told column by column, each cell
-    after its row's name."""
+    """`text` with each Markdown table that has names in two columns of its header told column by column."""
     lines: list[str] = []
-
-    def has_name(cell: str) -> bool:
-        return any(name in spell(normalise(cell)) for name in names)
-
     for _, block in groupby(text.split("\n"), lambda line: "|" in line):
         rows, joint = [line.split("|") for line in block], "|"
-        if len(rows) > 1 and sum(map(has_name, rows[0])) > 1:
+        named = [any(name in spell(normalise(cell)) for name in names) for cell in rows[0]]
+        if sum(named) > 1:
             columns: list[list[str]] = [[] for _ in max(rows, key=len)]
             corner = 0 if rows[0][0].strip() else 1
-            for n, row in enumerate(rows):
-                head = f"{row[corner]}:" if n and not has_name(rows[0][corner]) and has_name(row[corner]) else ""
+            for n, row in enumerate(rows):  # each cell after the first of its row
+                head = f"{row[corner]}:" if n and not named[corner] else ""
                 for column, cell in zip(columns, row, strict=False):
-                    column.append(f"{head}{cell}" if cell.strip() else cell)
+                    column.append(f"{head}{cell}" if re.search(r"\w", cell) else cell)
             rows, joint = columns, "\n"
         lines += [joint.join(row) for row in rows]
     return "\n".join(lines)

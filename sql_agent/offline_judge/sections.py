@@ -56,14 +56,14 @@ class Fact:
 
 def labelled(told: Sequence[Item], record: Record, asked: Lexicon, facts: Sequence[Fact]) -> Names:
     """Each section is called as the reference calls what it has most of."""
-    labels = {label: list(runs(label, asked)) for label, _ in told if label}
+    labels = {one: [p for run in runs(one, asked) for p in parts(run) if asked.read(p)[0]] for one, _ in told}
     called: dict[int, list[str]] = {}
     taken: set[str] = set()
     for n in sorted({fact.section for fact in facts}):
         has = Counter(label for label, item in told if item in {item for _, item in record[n]})
         label = max(labels, key=lambda one: (has[one], one not in taken), default="")
         taken.add(label)
-        called[n] = labels[label] if label and has[label] else []
+        called[n] = labels[label] if has[label] else []
     return _names(called)
 
 
@@ -74,7 +74,7 @@ def _names(runs: dict[int, list[str]]) -> Names:
     return names if len(frozenset[int]().union(*names.values())) == len(runs) else {}
 
 
-def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact]) -> Names:
+def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact], known: set[str]) -> Names:
     """The names of what the question compares, where rows or else columns can be dealt out to them, in its order.
 
     Where a name begins or ends nobody can know: each end of what precedes a joint is a name, and each beginning of
@@ -83,11 +83,14 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact]) -> Nam
     asked = sorted({fact.section for fact in facts})
     columns = [cells[n].column for n in asked]
     ways, names = [[cells[n].row or str(n) for n in asked], *([columns] if all(columns) else [])], Names()
+    if len(set(columns)) > 1 and all(column.strip() and column in spell(question) for column in map(spell, columns)):
+        names = _names({n: [cells[n].column] for n in asked})
+        ways.pop()
     for things, is_whole in _things(question):
         runs = {n: list(_ends(thing, n or is_whole, len(things))) for n, thing in enumerate(things) if len(things) > 1}
         named = _names(runs)
         own = {run: min(named[run]) for run in named if sum(spell(run) in spell(thing) for thing in things) == 1}
-        both = any(len({n for run, n in own.items() if spell(run) in spell(fact.forms[0])}) > 1 for fact in facts)
+        both = any(len({n for run, n in own.items() if spell(run) in spell(item)}) > 1 for item in known)
         way = next((way for way in ways if not len(set(way)) % len(things)), None)
         if way and {*own.values()} == {*runs} and runs and not both:
             ways.remove(way)
