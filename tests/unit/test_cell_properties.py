@@ -285,3 +285,49 @@ def test_an_english_question_tells_chinese_columns_apart() -> None:
         for answer, pays in (("色泽：赤褐\n气味：辛香", True), ("色泽：辛香\n气味：赤褐", False)):
             found = grade(question=question, reference="", answer=answer, evidence=["赤褐", "辛香"])
             assert found and (found.value >= 0.9) is pays
+
+
+A_CELL, B_CELL = "规律运动；每3个月复查\n少吃盐", "<p>规律运动</p><p>病因：吸烟</p><p>接种疫苗；每周2次</p>"
+COMPARED = "对比胆囊结石、克罗恩病两者的预防"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "胆囊结石的预防：{}\n克罗恩病的预防：{}",
+        "| | 胆囊结石 | 克罗恩病 |\n|---|---|---|\n| 预防 | {} | {} |",
+        "## 胆囊结石\n- {}\n## 克罗恩病\n- {}",
+    ],
+)
+@pytest.mark.parametrize("reference", ["胆囊结石的预防：{}\n克罗恩病的预防：{}", "{}\n{}"])
+def test_names_hold_over_the_lines_of_a_cell_and_in_tables(told: str, reference: str) -> None:
+    quoted = reference.format(A_CELL, B_CELL)
+    cells = [A_CELL.replace("\n", "<br>"), B_CELL]
+
+    def value(*cells: str) -> float:
+        found = grade(question=COMPARED, reference=quoted, answer=told.format(*cells), evidence=[A_CELL, B_CELL])
+        return found.value if found else -1.0
+
+    assert value(*cells) >= 0.9
+    assert value(*cells[::-1]) <= 0.1
+
+
+def test_a_column_is_called_by_its_name_in_any_order_of_the_cells() -> None:
+    cells = [Cell("two spoons; at night", "1", "dosage"), Cell("colds; mild fever", "1", "indications")]
+
+    def value(first: str, second: str) -> float:
+        question = "What are the indications of Zorvex, and what is its dosage?"
+        answer = f"Dosage of Zorvex: {first}.\nIndications of Zorvex: {second}.\nI hope this helps!"
+        found = grade(question=question, reference="", answer=answer, evidence=cells)
+        return found.value if found else -1.0
+
+    texts = [cell.text for cell in cells]
+    assert value(*texts) >= 0.9
+    assert value(*texts[::-1]) <= 0.1
+
+
+def test_a_bullet_before_a_number_and_the_name_of_a_column_are_layout() -> None:
+    cells = [Cell("1、甲状腺检查；\n2、胸片", "1", "检查"), Cell("1、休息", "1", "护理")]
+    answer = "检查：\n- 1、甲状腺检查；\n- 2、胸片\n护理：\n- 1、休息"
+    found = grade(question="请介绍该记录的全部内容。", reference="", answer=answer, evidence=cells)
+    assert found and found.value >= 0.9
