@@ -154,11 +154,8 @@ def _records(cells: list[Cell], record: Record, told: list[Item], facts: list[Fa
     labels = {label: {f.section for f in facts if (label, f.forms[0]) in told} for label, _ in told if label}
     is_one_each = sorted(n for sections in labels.values() for n in sections) == [*range(len(cells))]
     columns = {cell.column: {n for n, c in enumerate(cells) if c.column == cell.column} for cell in cells}
-    ways = [
-        columns if "" not in columns else {},
-        rows if len(rows) == len(groups) else {},
-        labels if is_one_each and len(labels) == len(cells) else {},
-    ]
+    ways = [rows if len(rows) == len(groups) else {}, labels if is_one_each and len(labels) == len(cells) else {}]
+    ways += [columns] if "" not in columns else []
     held = [{name: [i for i, f in enumerate(facts) if f.section in way[name]] for name in way} for way in ways]
     return [{spell(name): frozenset(way[name]) for name in way} for way in held if len(way) > 1]
 
