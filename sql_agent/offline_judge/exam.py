@@ -38,8 +38,8 @@ class Exam:
     """What is asked; words are spelt. `names` tell sections apart, those of `labels` only where a clause begins;
     `wholes` are texts of many facts, `prose` is what the reference says in other words (its texts -> what is its own in
     them), `axes` are what a cell ties together (its labels, the rows and the columns of its tables: a heading -> the
-    facts under it), `times` counts how often the evidence says a word, `lexicon` holds facts and free words, `echoes`
-    those of the question."""
+    facts under it), `headings` all of these, `times` counts how often the evidence says a word, `lexicon` holds facts
+    and free words, `echoes` those of the question."""
 
     question: str
     reference: str
@@ -50,6 +50,7 @@ class Exam:
     wholes: dict[str, list[str]]
     prose: dict[str, str]
     axes: list[dict[str, frozenset[int]]]
+    headings: Lexicon
     times: Counter[str]
     in_order: bool
     lexicon: Lexicon
@@ -120,6 +121,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         wholes=wholes,
         prose=prose,
         axes=axes,
+        headings=Lexicon(heading for axis in axes for heading in axis),
         times=Counter(spell(item) for items in record for _, item in items),
         in_order=ORDER.search(question) is not None and not names,
         lexicon=lexicon,

@@ -153,7 +153,7 @@ class _Reading:
         for word, facts in self._told:
             if word in axis:
                 told.append((word, frozenset(), True))
-            elif facts and facts <= tied:
+            elif facts & tied and (facts <= tied or word in self._exam.wholes):
                 told.append((word, frozenset(heading for heading, under in axis.items() if under & facts), False))
             else:  # a heading of another kind begins a row, and what stands before another cell's fact is that cell's
                 while facts and told and told[-1][2] and not sections & {self._exam.facts[i].section for i in facts}:
@@ -186,8 +186,13 @@ class _Reading:
         exam = self._exam
         if word in exam.prose:
             self._prose.add((exam.prose[word], self._told_of()))
-        if any(word in axis for axis in exam.axes):
-            self._told.append((word, frozenset()))
+        if word in exam.wholes:  # of a cell that is quoted whole nothing is told under another heading of it
+            parts = [exam.of_form[part] for part in dict.fromkeys(exam.wholes[word])]
+            self._told.append((word, frozenset(i for facts in parts for i in facts if len(facts) == 1)))
+        elif word in exam.of_form:
+            self._told += [(word, frozenset())] if any(word in axis for axis in exam.axes) else []
+        elif exam.question not in word:
+            self._told += [(heading, frozenset()) for *_, heading in exam.headings.read(word)[0]]
         if word in exam.labels and before and before[-1] not in BEGINS:
             self._foreign.append(word.replace(" ", ""))
         is_owner = following in ("的", ":") and word in exam.question
@@ -195,7 +200,7 @@ class _Reading:
             return self._quote(word, exam.of_form[word])
         if word in exam.wholes:
             for part in dict.fromkeys(exam.wholes[word]):
-                self._quote(part, exam.of_form[part])
+                self._quote(part, exam.of_form[part], tells=False)
             return None
         name = max((name for name in exam.names if name in word), key=len, default="")
         if name and exam.question not in word:  # a label names what a name in it names; the question again names nobody
@@ -209,13 +214,13 @@ class _Reading:
             left = sections if left is None else left & sections or left
         return left
 
-    def _quote(self, word: str, facts: Sequence[int]) -> None:
+    def _quote(self, word: str, facts: Sequence[int], *, tells: bool = True) -> None:
         named = self._told_of()
         self._mentions[word, named] += 1
         self._call(facts)
         mine = [i for i in facts if named is None or self._exam.facts[i].section in named]
         self._is_misplaced |= not mine
-        if self._exam.axes and len({self._exam.facts[i].section for i in mine}) == 1:
+        if tells and self._exam.axes and len({self._exam.facts[i].section for i in mine}) == 1:
             self._tell(word, frozenset(mine))
         if not mine or self._mentions[word, named] > FREE_MENTIONS * max(len(facts), self._exam.times[word]):
             self._foreign.append(word.replace(" ", ""))
