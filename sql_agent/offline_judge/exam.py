@@ -235,7 +235,8 @@ def _echoes(question: str) -> Iterator[str]:
     for clause in CLAUSE_END.split(question):
         sign = JUDGING.search(clause)
         for run in (clause, *parts(clause)) if not YES_OR_NO.search(clause) else ():
-            is_cut = sign and clause.find(run) > sign.start()
+            at = clause.find(run)
+            is_cut = sign and at > sign.start() and "的" not in clause[sign.start() : at]
             if not is_cut and not MODAL.search(run) and (len(run) >= MIN_DENYING_RUN or not DENYING.search(run)):
                 yield run
 

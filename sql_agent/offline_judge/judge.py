@@ -34,7 +34,7 @@ CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
 FREE_MENTIONS = 2  # a summary may repeat what was said
 BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
-MIN_NAME_CHARS = 4  # with the blanks around it
+MIN_NAME_CHARS, MAX_NAME_CHARS = 4, 60  # with the blanks around it
 IN_ORDER, OUT_OF_ORDER = 0.92, 0.5  # credit of facts of several things where none is named
 
 
@@ -88,6 +88,8 @@ def grade(
         return typed
     exam = _exam(question, reference, tuple(evidence))
     quoted = _Reading(exam, answer).verdict() if exam else None
+    if exam and spell(normalise(answer)) == spell(normalise(reference)):  # in whatever words it is told
+        quoted = ReferenceVerdict(1.0, 1.0, [], [])
     is_quote = quoted and not quoted.foreign and quoted.value > value
     return quoted if not typed or is_quote or (exam and exam.names) else typed
 
@@ -122,7 +124,7 @@ class _Reading:
         after = 0
         for start, end, word in words:
             self._lead: slice | None = slice(after, start)  # what was told since the last fact, until one is
-            self._read(word, self._text[max(0, start - 2) : start].rstrip(" "), self._text[end : end + 1])
+            self._read(word, self._text[max(0, start - MAX_NAME_CHARS) : start], self._text[end : end + 1])
             after = end if self._lead is None else after
         self._foreign += [self._text[start:end] for start, end in self._unframed(words, unknown)]
         if any(map(self.is_torn, exam.axes)) or self._is_exchanged():
@@ -193,7 +195,7 @@ class _Reading:
             self._told += [(word, frozenset())] if any(word in axis for axis in exam.axes) else []
         elif exam.question not in word:
             self._told += [(heading, frozenset()) for *_, heading in exam.headings.read(word)[0]]
-        if word in exam.labels and before and before[-1] not in BEGINS:
+        if word in exam.labels and not self._is_heading(before, following):
             self._foreign.append(word.replace(" ", ""))
         is_owner = following in ("的", ":") and word in exam.question
         if not is_owner and word in exam.of_form:
@@ -206,6 +208,11 @@ class _Reading:
         if name and exam.question not in word:  # a label names what a name in it names; the question again names nobody
             sections = exam.names[name]
             self._named = [*(told for told in self._named if told != sections), sections]
+
+    def _is_heading(self, before: str, following: str) -> bool:
+        """Whether a word between these begins a clause, or ends a line behind words of the question."""
+        name = before[1 + max(before.rfind(sign) for sign in BEGINS) :].strip()
+        return not name or (following in ("\n", ":") and spell(name) in self._exam.question)
 
     def _told_of(self) -> frozenset[int] | None:
         """The sections that the names told so far leave, the last ones first: a drug's name, then a field's."""

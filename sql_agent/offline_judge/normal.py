@@ -44,6 +44,7 @@ BLOCK = re.compile(
 HEADING = re.compile(r"</h[1-6]>(?:\s|<[^<>/]*>)*|[:：]?】[:：]?", re.I)
 RANGE = re.compile(r"(?<=\d)[ \t]*[~–—至到-][ \t]*(?=\d)")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+BLANKS = re.compile(r"[^\S\n]")
 BLANK = re.compile(rf"(?<![{LATIN}]) | (?![{LATIN}])")  # others part words of letters, or numbers
 _simplify = opencc.OpenCC("t2s")
 
@@ -56,7 +57,7 @@ def flat(text: str) -> str:
 @functools.lru_cache(maxsize=4096)
 def normalise(text: str) -> str:
     """One form for all ways to write a text."""
-    text = HEADING.sub(":", html.unescape(ENTITY.sub(r"\1\2", text)))
+    text = BLANKS.sub(" ", HEADING.sub(":", html.unescape(ENTITY.sub(r"\1\2", text))))
     text = BLOCK.sub("\n", INLINE.sub("", text)).replace("【", "\n")
     text = ROW_NUMBER.sub("", ITEM_MARK.sub("\n", text))
     text = unicodedata.normalize("NFKC", text.replace("，", ";"))
