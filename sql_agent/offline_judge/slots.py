@@ -28,7 +28,8 @@ minute/min/分钟 hour/小时/h second/sec/秒 | litre/liter/l ml/millilitre/mil
 per_night/a_night/nightly/每晚
 per_day/a_day/each_day/every_day/daily/每天/每日 per_week/a_week/weekly/每周
 per_month/monthly/每月 per_year/a_year/yearly/annual/每年 |
-kilobyte/kb megabyte/mb/兆 gigabyte/gb terabyte/tb
+kilobyte/kb megabyte/mb/兆 gigabyte/gb terabyte/tb | watt/w/瓦 kilowatt/kw/千瓦 megawatt/mw/兆瓦 gigawatt/gw/吉瓦
+hertz/hz/赫兹 khz/千赫 mhz/兆赫 ghz/吉赫
 """
 KINDS = """
 monday tuesday wednesday thursday friday saturday sunday | 周一/星期一 周二/星期二 周三/星期三 周四/星期四 周五/星期五
@@ -41,7 +42,7 @@ long/length/长度/全长 wide/width/宽度 deep/depth/深度 high/tall/height/�
 """
 NEUTRAL = (
     "can could will would should not no or nor any some ever people person lack lacks missing without each every per "
-    "要 得 会 能 过 着 位 名 任何 对 每 才 们 时间 人 元 块 年 号"
+    "due 要 得 会 能 过 着 位 名 任何 对 每 才 们 时间 人 元 块 年 号"
 )
 # Words of grammar, and how a word of an answer that is none of them says too many things to be another one.
 OF_TIME_AND_DEGREE = "through over since then while still yet most more day"

@@ -35,6 +35,7 @@ from sql_agent.offline_judge.slots import (
 from sql_agent.offline_judge.tables import is_swapped, is_torn
 from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, SCALES, TIME, plain
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
+from sql_agent.offline_judge.words import without_offer
 from sql_agent.records import AnswerType
 from sql_agent.words.meanings import is_chinese_verb, one_sense
 
@@ -164,12 +165,12 @@ def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerT
     columns = tuple(plain(column.replace("_", " ")) for column in dict.fromkeys(cell.column for cell in cells))
     by_row: dict[str, list[str]] = {}
     for cell in cells:
-        by_row.setdefault(cell.row, []).append(_bare(plain(cell.text), kind))
+        by_row.setdefault(cell.row, []).append(_bare(plain(cell.text)))
     values = [value for row in by_row.values() for value in row if kind == "yes_no" or spell(value) not in spell(asked)]
     said = spell(plain(reference))
     if not values or (reference and not all(spell(value) in said for value in values)):
         texts = [plain(reference)] if kind in ("number", "date", "yes_no", "name") else _split(reference)
-        values, by_row = [_bare(text, kind) for text in texts if text], {}
+        values, by_row = [_bare(text) for text in texts if text], {}
     if kind == "yes_no":
         read = [value for value in values if value in {*YES_WORDS, *NO_WORDS, "0", "1"}]
         values = ["yes" if value in {*YES_WORDS, "1"} else "no" for value in read]
@@ -184,6 +185,7 @@ def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerT
 
 def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     """What the answer earns: 1 or 0, of a list or a set F1 of what it names."""
+    answer = without_offer(answer)
     asked, said = plain(question), plain(answer)
     is_strange = _strange_names(answer, asked, [*truth.columns, *truth.values, *sum(truth.rows, ())])
     if truth.kind == "yes_no":
@@ -211,7 +213,7 @@ class _Told:
     def __init__(self, truth: Truth, question: str, answer: str) -> None:
         asked, said = plain(question), MARK.sub("\n", plain(answer))
         said = NONE.sub(lambda m: _zero(m, asked), said) if truth.values == ("0",) else said
-        self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind, asked)}
+        self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind, asked, said)}
         self._known, self._lexicon = _lexicon("\n".join([asked, *truth.columns])), Lexicon(self._forms)
         said = _without_opposites(said, asked, self._shown(said))
         self._truth, self._asked, self._said = truth, asked, said
@@ -224,7 +226,7 @@ class _Told:
         self._count = re.compile(rf"(?<=[共有这们#]){n if self._is_named else 'x'}[^\W\d]?(?![\d.])")
         self.order: list[str] = []
         self._doubted = {*DOUBTS.findall(asked.rstrip("?？")), *_denials(asked)}
-        self._doubted |= ROUNDED if len(self._forms) > 3 and truth.kind == "number" else set()
+        self._doubted |= ROUNDED if truth.kind == "number" and re.search(r"\.\d\d", truth.values[0]) else set()
         self._is_negative = bool(_denials(asked))
         self._denied = DENIED.findall(LACKS.sub(" no ", asked))
         self._capitals = _capitals(answer)
@@ -466,23 +468,25 @@ def _split(reference: str) -> list[str]:
     return list(dict.fromkeys(filter(None, values)))
 
 
-def _bare(value: str, kind: AnswerType) -> str:
-    """A name without its titles; a number without what is not its unit."""
+def _bare(value: str) -> str:
+    """A value without the titles before it."""
     value = value.strip(" .[]")
-    return (TITLED.sub("", value) if kind == "name" else "") or value
+    return TITLED.sub("", value) or value
 
 
-def _forms(value: str, kind: AnswerType, asked: str) -> list[str]:
-    """The ways to say a value: a number without its unit too, a share in percent, in full where the question has it in
-    millions; a name with the given one first; a time without seconds, and a day alone where that is asked for."""
+def _forms(value: str, kind: AnswerType, asked: str, said: str) -> list[str]:
+    """The ways to say a value: a number without its unit too, rounded where it has many decimals or is said to
+    be, a share in percent, in full where the question has it in millions; a name with the given one first; a time
+    without seconds, and a day alone where that is asked for."""
     number = NUMBER.match(value)
     is_number = number and (kind == "number" or number[0] == value)
     scales = {SCALES[word] for word in UNSCALED.findall(asked)} if is_number else ()
     in_full = [f"{float(number[0]) * scale:.15g}" for scale in scales] if number else []
     if kind == "number" and number:
         forms = [value, number[0], *in_full]
-        if len(number[0].partition(".")[2]) > 4:  # which nobody writes in full
-            forms += [f"{round(float(number[0]), digits):.10g}" for digits in (1, 2, 3, 4)]
+        decimals = len(number[0].partition(".")[2])
+        if decimals > (1 if any(word in said for word in ROUNDED) else 3):  # more are rarely written in full
+            forms += [f"{round(float(number[0]), digits):.10g}" for digits in range(1, min(decimals, 5))]
         forms += [f"{float(number[0]) * 100:.10g} percent"] if abs(float(number[0])) <= 1 and "." in number[0] else []
         return forms
     family, comma, given = value.partition(",")  # Curie, Marie
@@ -533,6 +537,7 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
         return "frame"
     clause = re.sub(r"^(?:(?:and|so|that|then|the answer is) |答案[是为])", "", clause.replace("no longer", "not"))
     lead = NO.match(clause) or YES.match(clause)
+    lead = lead if lead and not asked.startswith(clause[: lead.end() + 1]) else None  # a name's first letters
     rest = clause[lead.end() :] if lead else clause
     if lead or after is not None:
         clause, rest = MAY.sub(" ", clause), MAY.sub(" ", rest)

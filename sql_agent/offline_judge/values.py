@@ -56,7 +56,7 @@ AM = r" ?(?P<half>[ap]\.?m\b\.?)"
 CLOCKS = (
     re.compile(rf"(?P<zh>{HALF})?{HOUR}:(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d)(?:\.\d+)?)?(?![:\d])(?:{AM})?"),
     re.compile(rf"{HOUR}(?:\.(?P<m>[0-5]\d))?{AM}"),
-    re.compile(rf"(?P<half>{HALF})?{HOUR}[点时](?:(?P<m>[0-5]?\d)分(?:(?P<s>[0-5]?\d)秒)?|半|(?<=午\d.)|(?<=午\d\d.))"),
+    re.compile(rf"(?P<half>{HALF})?{HOUR}[点时](?:(?P<m>[0-5]?\d)分(?:(?P<s>[0-5]?\d)秒)?|半|(?(half)|(?!)))"),
 )
 MOMENT = re.compile(rf"({DAY})(?:[,;、 ]|\ba?t\b|的)*({TIME})|({TIME})(?:[,; ]|\bon\b)*({DAY})")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -75,7 +75,8 @@ ABBREVIATED = re.compile(r"\b(mr|mrs|ms|dr|prof|st)\. ?", re.I)
 @functools.lru_cache(maxsize=4096)
 def plain(text: str) -> str:
     """The judge's normal form with its values in one form."""
-    text = NO_NUMERAL.sub("", unicodedata.normalize("NFKC", text.replace("，", ";")).replace("零下", "负"))
+    text = unicodedata.normalize("NFKC", text.replace("，", ";")).replace("零下", "负").replace("首次", "第一次")
+    text = NO_NUMERAL.sub("", text)
     text = re.sub(r"(?<=[a-z])n['’]t\b", " not", re.sub(r"(?<=\w)['’](?=(?:s|re|ve|ll|d|m)\b)", " ", text, flags=re.I))
     text = re.sub(r"(?<=\w)['’](?=\w)", "", text)  # O'Brien is one word
     text = CENTS.sub(lambda m: f"{m[1] or ''}{m[2].replace('.', '')}.{m[3]}{m[4]}", text)
