@@ -58,25 +58,22 @@ FRAMES = """
 sure certainly yes okay ok course great thanks thank question asking happy glad help please note summary summarise
 short brief conclusion overall result results output response data dataset database table tables record records row
 rows column query queries sql search lookup file list listed looking look looked checking check checked ran run running
-see seen shown showing show shows says tells tell told states stated indicates gives returned returns retrieved retrieve
-information clear clearly straightforward simple simply just only exactly precisely above below after having up order
-ranked sorted answer answers final according based stands reads one two three first second third hello hi now know well
-respectively far still yet anymore currently confirm confirmed determined queried relevant
-moment monday tuesday wednesday thursday friday saturday sunday
+see seen shown showing show shows says tells tell told states stated indicates gives returned returns retrieved
+retrieve information clear clearly straightforward simple simply just only exactly precisely above below after having
+up order ranked sorted answer answers final according based stands reads one two three first second third hello hi now
+know well respectively far still yet anymore currently confirm confirmed determined queried relevant moment monday
+tuesday wednesday thursday friday saturday sunday
 """
 PHRASES = """
-let me know if you need anything else|let me know if there is anything else|i hope this helps|hope this helps
-hope that helps|feel free to ask|if you have any other questions|if you have more questions|in that order|in this order
-as follows|you are welcome|have a nice day|好的|好|没问题|当然|当然可以|感谢|感谢提问|谢谢|您的|你的|我|我们
-为您|查了|查询了|一下|下|查到了|查到|已|了|来自|执行|执行了|运行|运行了|语句|数据|表|表中|表里|的记录|表格|库|库里|表明|表示|说明
-可以|可|看到|看出|看|可知|得知|得到|得出|找到|发现|显示|返回|返回了|最终|最后|结论|简而言之|简单来说|总的来说|总之|清楚|很清楚
-很|明确|按照|依照|依据|来看|里|上|这是|这个|这些|这|那么|那|那里|那天|他|她|他们|它们|这家店|该店|店里|这本书|该书|如需更多信息请告诉我
-如有疑问|请随时联系|随时|欢迎|继续|提问|祝您生活愉快|需要|帮助|目前|当前|现在|如今|担任|次序|顺序|排序|排列|由大到小|由高到低|就|是|乃|即|所|于|在|从
-尚|由|向|到|被|把|将|给|让|用|以|为|其|此|并|且|一共|总共|合计|共计|达|达到|约定
+in that order|in this order|as follows|you are welcome|have a nice day|好的|好|没问题|当然|当然可以|感谢|感谢提问|您的
+你的|我|我们|为您|查了|查询了|一下|下|查到了|已|了|来自|执行|执行了|运行|运行了|语句|数据|表|表中|表里|的记录|表格|库
+库里|表明|表示|说明|可以|可|看到|看出|看|可知|得知|得到|得出|找到|发现|返回|返回了|最终|最后|结论|简而言之|简单来说
+总的来说|清楚|很清楚|很|明确|按照|依照|依据|来看|里|上|这是|这个|这些|这|那么|那|那里|那天|他|她|他们|它们|这家店|该店
+店里|这本书|该书|随时|欢迎|继续|提问|祝您生活愉快|需要|帮助|目前|当前|现在|如今|担任|次序|顺序|排序|排列|由大到小
+由高到低|就|乃|所|于|在|从|尚|向|到|被|把|将|给|让|用|以|此|一共|达|达到|约定
 """
 SOURCE = re.compile(
-    r"^(?:(?:according to|based on|judging by"
-    r"|going by|per|from|looking at|after|as (?:per|far as|the)|in our|in the)\b"
+    r"^(?:(?:according to|based on|judging by|going by|per|from|looking at|after|as (?:per|far as|the)|in our|in the)\b"
     r"|[根依]据|[按依]照|以上|通过(?:执行|运行|查询)|[按据从经查])"
 )
 

@@ -25,8 +25,7 @@ JOINT = re.compile(  # stands between things that are compared
 )
 ORDER = re.compile(  # what is asked for has an order
     r"顺序|次序|依次|排序|排列|从.{1,6}到|由.到|最[^,;。?]{1,6}的\d+|前\d+[名位大种个]"
-    r"|\b(?:order(?:ed)?|rank(?:ed)?|sort(?:ed)?|top|from .+ to"
-    r"|\w*(?:est|most)\b[^.?]* first|the \d+ (?:\w*est|most|least))\b"
+    r"|\b(?:(?:order|rank|sort)(?:ed)?|top|from .+ to|\w*(?:est|most)\b[^.?]* first|the \d+ (?:\w*est|most|least))\b"
 )
 MIN_RUN_CHARS, MAX_RUN = 2, 24
 ASK_END = re.compile(  # between two questions

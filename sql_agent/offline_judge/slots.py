@@ -21,24 +21,22 @@ from sql_agent.words.meanings import is_chinese_verb, is_chinese_word, is_opposi
 
 # A bar ends a list of words that exclude one another, strokes join what is the same.
 UNITS = """
-kg/kilo/kilogram/公斤/千克 g/gram t/ton/tonne lb/pound/磅 毫克 斤/市斤 oz/ounce/盎司 | euro/eur/欧元/€ dollar/usd/美元/$
-pound/gbp/英镑/£ yuan/cny/rmb/人民币/元 yen/日元 cent | m/metre/meter/米 km/kilometre/kilometer/公里/千米
-cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里 foot/feet/英尺 | hectare/ha/公顷 acre/英亩 亩 |
-minute/min/分钟 hour/小时/h second/sec/秒 | litre/liter/l ml/millilitre/milliliter/毫升 |
-per_night/a_night/nightly/每晚
-per_day/a_day/each_day/every_day/daily/每天/每日 per_week/a_week/weekly/每周
-per_month/monthly/每月 per_year/a_year/yearly/annual/每年 |
-kilobyte/kb megabyte/mb/兆 gigabyte/gb terabyte/tb | watt/w/瓦 kilowatt/kw/千瓦 megawatt/mw/兆瓦 gigawatt/gw/吉瓦
-hertz/hz/赫兹 khz/千赫 mhz/兆赫 ghz/吉赫
+kg/kilo/kilogram/公斤/千克 g/gram t/ton/tonne lb/pound/磅 毫克 斤/市斤 oz/ounce/盎司 | euro/eur/欧元/€
+dollar/usd/美元/$ pound/gbp/英镑/£ yuan/cny/rmb/人民币/元 yen/日元 cent | m/metre/meter/米
+km/kilometre/kilometer/公里/千米 cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里 foot/feet/英尺 |
+hectare/ha/公顷 acre/英亩 亩 | minute/min/分钟 hour/小时/h second/sec/秒 | litre/liter/l ml/millilitre/milliliter/毫升
+| per_night/a_night/nightly/每晚 per_day/a_day/each_day/every_day/daily/每天/每日 per_week/a_week/weekly/每周
+per_month/monthly/每月 per_year/a_year/yearly/annual/每年 | kilobyte/kb megabyte/mb/兆 gigabyte/gb terabyte/tb |
+watt/w/瓦 kilowatt/kw/千瓦 megawatt/mw/兆瓦 gigawatt/gw/吉瓦 hertz/hz/赫兹 khz/千赫 mhz/兆赫 ghz/吉赫
 """
 KINDS = """
 monday tuesday wednesday thursday friday saturday sunday | 周一/星期一 周二/星期二 周三/星期三 周四/星期四 周五/星期五
-周六/星期六 周日/周天/星期日/星期天 | january february march april june july august september october november
-december | spring/春季/春天 summer/夏季/夏天 autumn/秋季/秋天 winter/冬季/冬天 | north/northern south/southern
-east/eastern west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明日 前天 后天 | 去年 前年 今年 明年 |
-上月/上个月 本月/这个月 下月/下个月 | least/fewest/lowest/smallest/minimum/最低/最小/最少 average/avg/平均
-the_total/the_sum highest/largest/biggest/greatest/maximum/max/最高/最大 |
-long/length/长度/全长 wide/width/宽度 deep/depth/深度 high/tall/height/高度/身高
+周六/星期六 周日/周天/星期日/星期天 | january february march april june july august september october november december
+| spring/春季/春天 summer/夏季/夏天 autumn/秋季/秋天 winter/冬季/冬天 | north/northern south/southern east/eastern
+west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明日 前天 后天 | 去年 前年 今年 明年 | 上月/上个月
+本月/这个月 下月/下个月 | least/fewest/lowest/smallest/minimum/最低/最小/最少 average/avg/平均 the_total/the_sum
+highest/largest/biggest/greatest/maximum/max/最高/最大 | long/length/长度/全长 wide/width/宽度 deep/depth/深度
+high/tall/height/高度/身高
 """
 NEUTRAL = (
     "can could will would should not no or nor any some ever people person lack lacks missing without each every per "
@@ -84,10 +82,7 @@ _ALIKE = [
 SAME = {word: same for words in _ALIKE for same in words for word in same}
 _UNITS = frozenset(_stems(plain(UNITS.replace("_", " "))).split())
 _KINDS = Lexicon(SAME)
-NEUTRAL_WORDS = frozenset(stem(one) for one in NEUTRAL.split()) | {
-    *alternatives(PHRASES),
-    *f"{QUOTE_PHRASES} {TITLES}".split(),
-}
+NEUTRAL_WORDS = frozenset(map(stem, NEUTRAL.split())) | {*alternatives(PHRASES), *f"{QUOTE_PHRASES} {TITLES}".split()}
 LIGHT = frozenset(_stems(FREE).split())
 COMMON = frozenset("#") | frozenset(_stems(f"{FREE} {TITLES} {FRAMES} {OF_TIME_AND_DEGREE}").split()) | NEUTRAL_WORDS
 LIGHT_WORDS = LIGHT | NEUTRAL_WORDS

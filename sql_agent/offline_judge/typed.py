@@ -2,7 +2,7 @@
 
 An answer is read clause by clause. One that tells the truth may hold a few other words; each other clause must be a
 frame (whence it is known, courtesy, the question again). Another value, another name, an alternative, a doubt, a denial
-make it wrong. Guarantees: pure functions, linear in the text. Not covered: a doubt in words of no list; rounding.
+make it wrong. Guarantees: pure functions, linear in the text. Not covered: a doubt in words of no list.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from sql_agent.offline_judge.slots import (
 from sql_agent.offline_judge.tables import is_swapped, is_torn
 from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, SCALES, TIME, plain
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
-from sql_agent.offline_judge.words import without_offer
 from sql_agent.records import AnswerType
 from sql_agent.words.meanings import is_chinese_verb, one_sense
 
@@ -61,6 +60,11 @@ PAIR = re.compile(rf"(?<!{OTHER})([A-Z](?:{OTHER}|-)*) (?=([A-Z](?:{OTHER}|-)*))
 SECONDS = re.compile(r"(\d\dh\d\d)m\d\d")  # which may be left out
 DAYS = f"monday tuesday wednesday thursday friday saturday sunday sql {' '.join(MONTHS)}"
 LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut)\b|[缺闭]")  # as good as a denial
+OFFER = re.compile(  # at an answer's end: "let me know if you need anything else"
+    r"(?i)(?:(?<![^.!?\n。！？])[\s*_]*(?:(?:please |i )?(?:let me know|feel free|is there|if|would you|hope)\b"
+    r"|[如若希欢随]|您?还[有需]|请[问随])[^.!?\n。！？\d]*(?:\b(?:else|help|assist|question|further|more|additional|detail)|帮|告[诉知]"
+    r"|[提疑]问|问题|联系|了解)[^.!?\n。！？\d]*[.!?。！？\s]*)+$"
+)
 OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
 # Doubts only beside a truth: "under the direction of", "boarded or left".
 NEAR = {"or", "或", "about", "around", "over", "under", "between", "above", "below", "before", "after"}
@@ -185,7 +189,7 @@ def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerT
 
 def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     """What the answer earns: 1 or 0, of a list or a set F1 of what it names."""
-    answer = without_offer(answer)
+    answer = _without_offer(answer)
     asked, said = plain(question), plain(answer)
     is_strange = _strange_names(answer, asked, [*truth.columns, *truth.values, *sum(truth.rows, ())])
     if truth.kind == "yes_no":
@@ -353,6 +357,13 @@ class _Told:
         return False
 
 
+def _without_offer(answer: str) -> str:
+    """An answer without the offer at its end, unless that doubts as no offer does."""
+    offer = OFFER.search(answer)
+    is_offer = offer and {*DOUBTS.findall(plain(offer[0]))} <= {"if", "or", "about", "如果", "或", "疑", "?"}
+    return answer[: offer.start()] if offer and is_offer else answer
+
+
 def _denials(text: str) -> list[str]:
     """What denies in a text; what is closed or lacking is denied."""
     return DENIALS.findall(LACKS.sub(" no ", text))
@@ -475,9 +486,8 @@ def _bare(value: str) -> str:
 
 
 def _forms(value: str, kind: AnswerType, asked: str, said: str) -> list[str]:
-    """The ways to say a value: a number without its unit too, rounded where it has many decimals or is said to
-    be, a share in percent, in full where the question has it in millions; a name with the given one first; a time
-    without seconds, and a day alone where that is asked for."""
+    """The ways to say a value: a number without its unit, rounded (see below), a share in percent, what is in millions
+    in full; a name with the given one first; a time without seconds, and a day alone where that is asked for."""
     number = NUMBER.match(value)
     is_number = number and (kind == "number" or number[0] == value)
     scales = {SCALES[word] for word in UNSCALED.findall(asked)} if is_number else ()

@@ -75,13 +75,12 @@ ABBREVIATED = re.compile(r"\b(mr|mrs|ms|dr|prof|st)\. ?", re.I)
 @functools.lru_cache(maxsize=4096)
 def plain(text: str) -> str:
     """The judge's normal form with its values in one form."""
-    text = unicodedata.normalize("NFKC", text.replace("，", ";")).replace("零下", "负").replace("首次", "第一次")
-    text = NO_NUMERAL.sub("", text)
+    text = NO_NUMERAL.sub("", unicodedata.normalize("NFKC", text.replace("，", ";")).replace("零下", "负"))
     text = re.sub(r"(?<=[a-z])n['’]t\b", " not", re.sub(r"(?<=\w)['’](?=(?:s|re|ve|ll|d|m)\b)", " ", text, flags=re.I))
     text = re.sub(r"(?<=\w)['’](?=\w)", "", text)  # O'Brien is one word
     text = CENTS.sub(lambda m: f"{m[1] or ''}{m[2].replace('.', '')}.{m[3]}{m[4]}", text)
     text = COLON.sub(" = ", text)
-    text = NUMBERED.sub(" ", AREA.sub(r"\1", text))
+    text = NUMBERED.sub(" ", AREA.sub(r"\1", text)).replace("首次", "第1次")
     text = DASH.sub(": ", SIGN.sub("负", BLANK_THOUSANDS.sub(lambda m: "".join(m[0].split()), text)))
     text = normalise(ABBREVIATED.sub(r"\1 ", MONEY.sub(r"\1", _unaccented(text))))
     for pattern in DATES:

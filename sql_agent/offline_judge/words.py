@@ -6,11 +6,6 @@ only where the question asks for that one kind of thing. What else is free says 
 
 from __future__ import annotations
 
-import re
-
-from sql_agent.offline_judge.doubts import DOUBTS
-from sql_agent.offline_judge.normal import normalise
-
 PHRASES = """
 您好 你好 谢谢 答 答案 回答 根据 提供 参考 经 查询 检索 查 查到 结果 显示 数据库 记录 记载 据记载 资料 原文 写有 写着
 写到 写道 如下 以下 中 以上 就是 全部内容 希望对您有帮助 希望对你有帮助 希望以上信息对您有帮助 希望这些信息对您有帮助
@@ -28,17 +23,3 @@ RELATIONS = [  # how a question asks for one kind of thing, and how a sentence s
     ("治疗|救治|处理", "可采用 治疗"),
     ("鉴别|区分|混淆", "需 需要 相鉴别 鉴别"),
 ]
-OFFER = re.compile(  # at an answer's end: "let me know if you need anything else"
-    r"(?:(?<![^.!?\n。！？])[\s*_]*(?:(?:please )?(?:let me know|feel free|is there|if (?:you|there)|would you|(?:i )?hope)\b"
-    r"[^.!?\n\d]*\b(?:else|helps?|helpful|assist\w*|questions?|further|more|additional|details?|information)\b[^.!?\n\d]*"
-    r"|(?:[如若]|希望|[您你]?还[有需]|请[问随]|欢迎|随时)[^。！？!?\n\d]*(?:帮|告诉我|告知|[提疑]问|问题|联系|了解|信息)"
-    r"[^。！？!?\n\d]*)[.!?。！？]*\s*)+$",
-    re.I,
-)
-
-
-def without_offer(answer: str) -> str:
-    """An answer without the offer at its end, unless that doubts more than an offer does."""
-    offer = OFFER.search(answer)
-    doubts = {*DOUBTS.findall(normalise(offer[0]))} if offer else set()
-    return answer[: offer.start()] if offer and doubts <= {"if", "or", "about", "如果", "或", "疑", "?"} else answer

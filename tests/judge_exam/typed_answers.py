@@ -11,7 +11,7 @@ question; `later` is a third set, `office` and `second office` a fourth, `trade`
 `against club` was written against rules chosen on it; `fields` and `held fields`, halves by question, are ten other
 fields, and wrong as a policy in training finds it; `turbine` and `held turbine`, halves by the hash of the question,
 have rows of two columns, ids that are numbers and times with dates; `loyalty` and `held loyalty`, halves likewise, have
-sides, rows and names exchanged.
+sides, rows and names exchanged; `market` and `held market`, halves likewise, are ten other fields in models' sentences.
 Guarantees: a pure function of the seed.
 """
 
@@ -39,9 +39,12 @@ from tests.judge_exam.typed_forms import days, lists, numbers, titled
 
 TEXT = tomllib.loads((Path(__file__).parent / "typed_sentences.toml").read_text(encoding="utf-8"))
 PARTS = [(part, language) for part, languages in TEXT.items() for language in languages]
-_OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB, _FIELDS, _TURBINE, _LOYALTY = (
+_OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB, _FIELDS, _TURBINE, _LOYALTY, _MARKET = (
     tomllib.loads((Path(__file__).parent / f"{file}_answers.toml").read_text(encoding="utf-8"))["ask"]
-    for file in ("written", "fresh", "later", "office", "trade", "reworded", "club", "fields", "turbine", "loyalty")
+    for file in (
+        *("written", "fresh", "later", "office", "trade", "reworded"),
+        *("club", "fields", "turbine", "loyalty", "market"),
+    )
 )
 WRITTEN: dict[str, list[dict[str, Any]]] = {
     **{"open": _OPEN[::2], "locked": _OPEN[1::2], "fresh": _FRESH[::2], "unread": _FRESH[1::2]},
@@ -59,6 +62,8 @@ WRITTEN: dict[str, list[dict[str, Any]]] = {
     "held turbine": [ask for ask in _TURBINE if crc32(ask["question"].encode()) % 2],
     "loyalty": [ask for ask in _LOYALTY if crc32(ask["question"].encode()) % 2 == 0],
     "held loyalty": [ask for ask in _LOYALTY if crc32(ask["question"].encode()) % 2],
+    "market": [ask for ask in _MARKET if crc32(ask["question"].encode()) % 2 == 0],
+    "held market": [ask for ask in _MARKET if crc32(ask["question"].encode()) % 2],
 }
 
 
