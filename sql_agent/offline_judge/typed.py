@@ -60,11 +60,15 @@ PAIR = re.compile(rf"(?<!{OTHER})([A-Z](?:{OTHER}|-)*) (?=([A-Z](?:{OTHER}|-)*))
 SECONDS = re.compile(r"(\d\dh\d\d)m\d\d")  # which may be left out
 DAYS = f"monday tuesday wednesday thursday friday saturday sunday sql {' '.join(MONTHS)}"
 LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut)\b|[缺闭]")  # as good as a denial
-OFFER = re.compile(  # at an answer's end: "let me know if you need anything else"
-    r"(?i)(?:(?<![^.!?\n。！？])[\s*_]*(?:(?:please |i )?(?:let me know|feel free|is there|if|would you|hope)\b"
-    r"|[如若希欢随]|您?还[有需]|请[问随])[^.!?\n。！？\d]*(?:\b(?:else|help|assist|question|further|more|additional|detail)|帮|告[诉知]"
-    r"|[提疑]问|问题|联系|了解)[^.!?\n。！？\d]*[.!?。！？\s]*)+$"
+PIECE = re.compile(r"[^.!?\n。！？]*[.!?\n。！？]+[\s*_]*|[^.!?\n。！？]+")
+OFFERS = re.compile(  # "let me know if you need anything else"
+    r"[\s*_]*(?:(?:please |i )?(?:let me know|feel free|is there|if|would you|hope)\b|[如若希欢随]|您?还[有需]|请[问随])",
+    re.I,
 )
+MORE = re.compile(
+    r"\b(?:else|help|assist|question|further|more|additional|detail)|帮|告[诉知]|[提疑]问|问题|联系|了解", re.I
+)
+OFFERED = {"if", "or", "about", "如果", "或", "疑", "?"}  # doubts that an offer has
 OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
 # Doubts only beside a truth: "under the direction of", "boarded or left".
 NEAR = {"or", "或", "about", "around", "over", "under", "between", "above", "below", "before", "after"}
@@ -358,10 +362,13 @@ class _Told:
 
 
 def _without_offer(answer: str) -> str:
-    """An answer without the offer at its end, unless that doubts as no offer does."""
-    offer = OFFER.search(answer)
-    is_offer = offer and {*DOUBTS.findall(plain(offer[0]))} <= {"if", "or", "about", "如果", "或", "疑", "?"}
-    return answer[: offer.start()] if offer and is_offer else answer
+    """An answer without the offers at its end; one with a number, or that doubts as no offer does, stays."""
+    pieces = PIECE.findall(answer)
+    while pieces and OFFERS.match(pieces[-1]) and MORE.search(pieces[-1]):
+        if re.search(r"\d", pieces[-1]) or not {*DOUBTS.findall(plain(pieces[-1]))} <= OFFERED:
+            break
+        pieces.pop()
+    return "".join(pieces)
 
 
 def _denials(text: str) -> list[str]:
