@@ -62,7 +62,8 @@ DAYS = f"monday tuesday wednesday thursday friday saturday sunday sql {' '.join(
 LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut)\b|[缺闭]")  # as good as a denial
 PIECE = re.compile(r"[^.!?\n。！？]*[.!?\n。！？]+[\s*_]*|[^.!?\n。！？]+")
 OFFERS = re.compile(  # "let me know if you need anything else"
-    r"[\s*_]*(?:(?:please |i )?(?:let me know|feel free|is there|if|would you|hope)\b|[如若希欢随]|您?还[有需]|请[问随])",
+    r"[\s*_]*(?:(?:please |i )?(?:let me know|feel free|is there|if|would you|hope)\b"
+    r"|[如若希欢随]|您?还[有需]|请[问随])",
     re.I,
 )
 MORE = re.compile(
