@@ -61,8 +61,8 @@ rows column query queries sql search lookup file list listed looking look looked
 see seen shown showing show shows says tells tell told states stated indicates gives returned returns retrieved
 retrieve information clear clearly straightforward simple simply just only exactly precisely above below after having
 up order ranked sorted answer answers final according based stands reads one two three first second third hello hi now
-know well respectively far still yet anymore currently confirm confirmed determined queried relevant moment monday
-tuesday wednesday thursday friday saturday sunday
+know well respectively far still yet anymore currently confirm confirmed follows determined queried relevant moment
+monday tuesday wednesday thursday friday saturday sunday
 """
 PHRASES = """
 in that order|in this order|as follows|you are welcome|have a nice day|好的|好|没问题|当然|当然可以|感谢|感谢提问|您的
@@ -84,7 +84,10 @@ def alternatives(text: str) -> list[str]:
 
 
 DOUBTS = re.compile(rf"{'|'.join(alternatives(DOUBTS_ZH))}|\b(?:{'|'.join(DOUBTS_EN.split(chr(10))[1:-1])})\b")
-COURTESY = re.compile("|".join(phrase for phrase in alternatives(PHRASES) if phrase.isascii()))
+COURTESY = re.compile(  # behind a quote, where nothing else that is not quoted pays
+    r"let me know if (?:you need anything else|there is anything else)|(?:i )?hope (?:this|that) helps|feel free to ask"
+    r"|if you have (?:any other|more) questions|you are welcome|have a nice day"
+)
 # Before a quote these permit it, or may.
 PERMITS = {"can", "could", "will", "would", "should", "ca", "wo", "ll", "d", "yes", "no", "only", "anymore", "yet"}
 FRAME_WORDS = {*FREE.split(), *FRAMES.split(), "about"} - PERMITS

@@ -194,9 +194,10 @@ def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerT
 
 def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     """What the answer earns: 1 or 0, of a list or a set F1 of what it names."""
-    answer = _without_offer(answer)
-    asked, said = plain(question), plain(answer)
+    asked = plain(question)
     is_strange = _strange_names(answer, asked, [*truth.columns, *truth.values, *sum(truth.rows, ())])
+    answer = _without_offer(answer)
+    said = plain(answer)
     if truth.kind == "yes_no":
         names = "|".join(re.escape(one).replace(r"\ ", "[_ ]") for one in truth.columns if one) or "$^"
         verdict = rf"(?<!\w)(?:{names}) ?[=:] ?(?:(1|yes|true|是)|0|no|false|否)(?!\w)"
@@ -363,10 +364,11 @@ class _Told:
 
 
 def _without_offer(answer: str) -> str:
-    """An answer without the offers at its end; one with a number, or that doubts as no offer does, stays."""
+    """An answer without the offers at its end; one with a number, or that denies or doubts, stays."""
     pieces = PIECE.findall(answer)
     while pieces and OFFERS.match(pieces[-1]) and MORE.search(pieces[-1]):
-        if re.search(r"\d", pieces[-1]) or not {*DOUBTS.findall(plain(pieces[-1]))} <= OFFERED:
+        offer = plain(pieces[-1])
+        if re.search(r"\d", offer) or DENIALS.search(offer) or not {*DOUBTS.findall(offer)} <= OFFERED:
             break
         pieces.pop()
     return "".join(pieces)
