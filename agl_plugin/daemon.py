@@ -473,7 +473,7 @@ class GrpoDaemon:
         outcome, in_batch = self.outcome, self._places.in_batch
         if not outcome.scored:
             raise outcome.no_data(f"step {self.step}: none of {self._n_queued} rollouts can be trained on")
-        kept = outcome.kept(in_batch)
+        kept = outcome.trainable(in_batch)
         if not kept:
             raise outcome.no_data(f"step {self.step}: no question has two scored rollouts to compare")
         stats = outcome.counts | outcome.group_counts

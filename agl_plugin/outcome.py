@@ -1,7 +1,7 @@
 """What the rollouts of a step came to: who is scored, in which groups, what is counted, and who is left out and why.
 
 Guarantees: a rollout without a reward never counts as 0, neither in a group nor in a mean; a group with fewer than two
-scored rollouts is not `kept`.
+scored rollouts is not `trainable`.
 """
 
 from __future__ import annotations
@@ -74,15 +74,17 @@ class Outcome:
         questions, rewards = {row["data_id"]: row for row in self.these.asked.values()}, self.rewards
         return [(question, rewards.get(data_id, [])) for data_id, question in questions.items()]
 
-    def kept(self, in_batch: Set[str]) -> dict[str, RolloutLegacy]:
-        """What can be trained of the groups `in_batch`, in the order of the queue and not of their ends: which rows
-        share an optimizer step follows from it."""
+    def trainable(self, in_batch: Set[str]) -> dict[str, RolloutLegacy]:
+        """The scored rollouts of the groups `in_batch` with at least two of them.
+
+        They stand in the order of the queue, not in that of their ends: it decides which rows share an optimizer step.
+        """
         large = {group for group, members in self.groups.items() if len(members) > 1} & in_batch
         scored = self.scored
         return {i: scored[i] for i in self.these.asked if i in scored and self.question_of(i) in large}
 
     def why_left_out(self, rollout_id: str, in_batch: Set[str]) -> str:
-        """Why a rollout is not kept."""
+        """Why a rollout is not trained on."""
         if rollout_id in self.too_old:
             return TOO_OLD
         if rollout_id not in self.scored:

@@ -130,10 +130,11 @@ class ConcurrentRunner(LitAgentRunner[Any]):
 
     async def _resources_of(self, rollout: AttemptedRollout) -> NamedResources:
         """The resources of a rollout; those of one step share an id and are fetched once."""
-        store, wanted = self.get_store(), rollout.resources_id
-        if not wanted or wanted != self._resources[0]:
-            update = await (store.get_resources_by_id(wanted) if wanted else store.get_latest_resources())
+        name = rollout.resources_id
+        if not name or name != self._resources[0]:
+            store = self.get_store()
+            update = await (store.get_resources_by_id(name) if name else store.get_latest_resources())
             if not update:
-                raise RuntimeError(f"the store has no resources {wanted or '(latest)'}")
+                raise RuntimeError(f"the store has no resources {name or '(latest)'}")
             self._resources = (update.resources_id, update.resources)
         return resources_of(rollout.rollout_id, self._resources[1])

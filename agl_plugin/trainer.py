@@ -178,8 +178,9 @@ class GrpoTrainer:
             metrics |= self.health.after_step(self.step, metrics, daemon.step_rows)
             texts = daemon.warnings
             if self.line and self.line.dropped:
-                names, self.line.dropped = ", ".join(self.line.dropped), []
+                names = ", ".join(self.line.dropped)
                 texts = [*texts, f"rollouts in flight at the checkpoint are dropped, and asked again: {names}"]
+                self.line.dropped = []
             if warnings := [f"step {self.step}: {text}" for text in texts]:
                 metrics["warnings"] = [*metrics.get("warnings", []), *warnings]
             return {**metrics, **self._audit_step(metrics)}

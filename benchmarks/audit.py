@@ -10,6 +10,7 @@ by its thread; a query's time is the longest of three.
 from __future__ import annotations
 
 import gc
+import math
 import random
 import tempfile
 import timeit
@@ -109,8 +110,9 @@ def query_seconds(folder: Path) -> dict[str, float]:
 
 
 def measure(folder: Path, *, n_rollouts: int, seed: int = 1) -> dict[str, Any]:
-    """Write and ask."""
-    rng, n_steps = random.Random(seed), -(-n_rollouts // PER_STEP)
+    """Write the rollouts step by step, then time the queries over them."""
+    rng = random.Random(seed)
+    n_steps = math.ceil(n_rollouts / PER_STEP)
     spent = 0.0
     with AuditLog(folder, settings={}) as audit:
         for step in range(1, n_steps + 1):

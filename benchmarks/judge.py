@@ -35,6 +35,7 @@ from foundation.files import write_json
 from reward_client import JudgeEndpoint, JudgeItem, LLMJudge, Mode, grade_group
 from sql_agent.config import data_path
 from sql_agent.data.dataset import load_questions
+from sql_agent.records import Question
 from sql_agent.testing.server import chat_reply, error_reply, openai_server
 
 REASON = "要点与参考答案一致，缺少一项禁忌，表述清楚，没有编造的内容。"
@@ -90,24 +91,27 @@ class Endpoint:
 
     @contextmanager
     def served(self) -> Iterator[tuple[str, Callable[[], tuple[list[float], int]]]]:
-        """Its address in a process of its own; what ends it gives the latencies and how many calls were refused."""
-        ours, theirs = FORK.Pipe()
+        """Serve it from a process of its own: its address, and a function that ends it.
+
+        That function returns the latencies of the calls, and how many calls were refused.
+        """
+        parent, child = FORK.Pipe()
 
         def serve() -> None:
             with openai_server(self.answer, keep_alive=True) as server:
-                theirs.send(server.base_url)
-                theirs.recv()
-            theirs.send((self.latencies_s, self.n_refused))
+                child.send(server.base_url)
+                child.recv()
+            child.send((self.latencies_s, self.n_refused))
 
         process = FORK.Process(target=serve)
         process.start()
 
         def end() -> tuple[list[float], int]:
-            ours.send("end")
-            return ours.recv()
+            parent.send("end")
+            return parent.recv()
 
         try:
-            yield ours.recv(), end
+            yield parent.recv(), end
         finally:
             process.kill()
             process.join(10)
@@ -174,11 +178,12 @@ def tokens(n_questions: int = 8) -> dict[str, dict[str, float]]:
     return table
 
 
-async def _group_tokens(judge: LLMJudge, question: Any, n: int, mode: Mode) -> int:
+async def _group_tokens(judge: LLMJudge, question: Question, n: int, mode: Mode) -> int:
+    """The tokens that judging a group of `n` different answers takes; they are about as long as the reference."""
     evidence = [item.quote for item in question.evidence]
     item = JudgeItem(question=question.question, reference=question.answer, evidence=evidence, answer="")
-    words = question.answer  # of about whose length the answers are, each another one
-    answers = [f"根据查询结果，{words[: max(4, len(words) - 2 * k)]}。以上第 {k} 条供参考。" for k in range(n)]
+    text = question.answer
+    answers = [f"根据查询结果，{text[: max(4, len(text) - 2 * k)]}。以上第 {k} 条供参考。" for k in range(n)]
     verdict = await grade_group(judge, item, answers, mode=mode)
     assert not verdict.fell_back
     return verdict.usage.tokens

@@ -106,14 +106,14 @@ def loop(folder: Path, model_url: str, in_flight: int) -> None:
             print(1000 * (cpu_s(os.getpid()) - before) / turns, flush=True)
 
 
-async def asked(address: str, pid: int, *, stream: bool, turns: int, in_flight: int) -> float:
+async def cpu_ms_per_turn(address: str, pid: int, *, stream: bool, turns: int, in_flight: int) -> float:
     """CPU of the served agent in ms a turn. Raises RuntimeError for a turn without an answer."""
     body = {"model": MODEL, "messages": [{"role": "user", "content": "1"}], "stream": stream}
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
 
         async def turn(_: int) -> None:
             async with http.post(f"{address}/chat/completions", json=body) as reply:
-                said = told(text := await reply.text(), stream=stream)
+                said = reply_text(text := await reply.text(), stream=stream)
                 if said.count("x") < 50:
                     raise RuntimeError(text[:300])
 
@@ -146,7 +146,7 @@ def overhead(
                 print(turns, file=bare.stdin, flush=True)
                 cost = float(bare.stdout.readline())
                 whole, streamed = (
-                    asyncio.run(asked(address, pid, stream=stream, turns=turns, in_flight=in_flight))
+                    asyncio.run(cpu_ms_per_turn(address, pid, stream=stream, turns=turns, in_flight=in_flight))
                     for stream in (False, True)
                 )
                 print(f"{cost:7.2f} {whole:7.2f} {streamed:7.2f} ms a turn, load {os.getloadavg()[0]:.1f}", flush=True)
@@ -212,7 +212,7 @@ def user(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-def told(body: str, *, stream: bool) -> str:
+def reply_text(body: str, *, stream: bool) -> str:
     """What a reply says; "" for a fault that ended a stream. Raises ValueError for a stream without an end."""
     if not stream:
         reply = json.loads(body)
@@ -250,7 +250,7 @@ async def ask_until_answered(
             while True:
                 try:
                     async with http.post(path, json=body) as reply:
-                        text = told(await reply.text(), stream=body["stream"]) if reply.status == 200 else ""
+                        text = reply_text(await reply.text(), stream=body["stream"]) if reply.status == 200 else ""
                 except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
                     counts["lost"] += 1
                     counts[type(exc).__name__] += 1

@@ -171,13 +171,19 @@ def main(
     postgres: Annotated[str, typer.Option(help="the variable with the address of a PostgreSQL database")] = "",
     away_ms: Annotated[float, typer.Option(min=0, help="with --postgres: to the server and back, each")] = 0.0,
 ) -> None:
-    """Measure both stores. Status 1: one of them ended early."""
-    os.environ |= {name: os.environ.get(name, value) for name, value in COMMON_ENV.items()}
+    """Measure the store in memory and the one in SQLite, or with --postgres 1, 2 and 4 stores over that database.
+
+    The exit status is 1 when a store ended early.
+    """
+    for name, value in COMMON_ENV.items():
+        os.environ.setdefault(name, value)
     if away_ms and not postgres:
         raise typer.BadParameter(f"--away-ms {away_ms:g} is of a PostgreSQL server: name it with --postgres")
     if postgres:
+        from agl_plugin.store.__main__ import address_in
+
         print(STORES_HEADER)
-        with distant(dict(os.environ)[postgres], away_ms) as address:
+        with distant(address_in(postgres), away_ms) as address:
             for n_stores in (1, 2, 4):
                 measure_stores(n_stores, address, rollouts)
         return

@@ -298,7 +298,8 @@ def main(
         raise typer.Exit(2)
     if long and (in_flight or delay_ms):
         raise typer.BadParameter("--long plays rollouts of its own: leave --in-flight and --delay-ms out")
-    os.environ |= {name: os.environ.get(name, value) for name, value in COMMON_ENV.items()}
+    for name, value in COMMON_ENV.items():
+        os.environ.setdefault(name, value)
     facts = {"seconds": seconds, "cores": os.cpu_count(), "load_before": [round(one, 2) for one in os.getloadavg()]}
     with model_server() as model:
         if long:

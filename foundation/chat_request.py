@@ -173,13 +173,13 @@ RULES: dict[str, Rule] = {
 
 def allowed(body: Mapping[str, Any]) -> dict[str, Any]:
     """A request as a model server may get it; the run's values are in it. Raises NotAllowed."""
-    return _whole({key: value for key, value in body.items() if _counts(key, value)})
+    return _normal_form({key: value for key, value in body.items() if _counts(key, value)})
 
 
 def wishes(body: Mapping[str, Any]) -> dict[str, Any]:
     """What of an agent's request counts: `allowed` without what is the run's, whatever stands there."""
     runs = {key for key, rule in RULES.items() if rule.what == "run"}
-    return _whole({key: value for key, value in body.items() if key not in runs and _counts(key, value)})
+    return _normal_form({key: value for key, value in body.items() if key not in runs and _counts(key, value)})
 
 
 def _counts(key: str, value: Any) -> bool:
@@ -197,7 +197,7 @@ def _counts(key: str, value: Any) -> bool:
     return rule.what != "silent"
 
 
-def _whole(request: dict[str, Any]) -> dict[str, Any]:
+def _normal_form(request: dict[str, Any]) -> dict[str, Any]:
     """`request`, changed in place into the one form of those that say the same. Raises NotAllowed without messages."""
     if "messages" not in request:
         raise NotAllowed("messages", f"messages is missing: {RULES['messages'].remedy}")

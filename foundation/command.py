@@ -68,7 +68,7 @@ def shown_errors() -> Iterator[None]:
         typer.echo("interrupted", err=True)
         raise typer.Exit(130) from None
     except Exception as exc:
-        text, status = _told(exc)
+        text, status = _text_and_status(exc)
         typer.echo(f"error: {_visible(text)}", err=True)
         raise typer.Exit(status) from exc
 
@@ -78,7 +78,7 @@ def _visible(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
-def _told(exc: Exception) -> tuple[str, int]:
+def _text_and_status(exc: Exception) -> tuple[str, int]:
     """What a person is told of an exception, and the exit status."""
     if isinstance(exc, AgentGRPOError) and exc.status is not None:
         return str(exc), exc.status
@@ -87,10 +87,10 @@ def _told(exc: Exception) -> tuple[str, int]:
     if isinstance(exc, OSError):
         remedy = OF_FILES.get(exc.errno or 0, "name another path" if exc.filename else "")
         return f"{exc}{remedy and f'; {remedy}'}", 2
-    return f"{type(exc).__name__}: {exc}. This is a defect; its traceback: {_kept(exc)}", 1
+    return f"{type(exc).__name__}: {exc}. This is a defect; its traceback: {_save_traceback(exc)}", 1
 
 
-def _kept(exc: Exception) -> str:
+def _save_traceback(exc: Exception) -> str:
     from foundation.redaction import redacted
 
     descriptor, name = tempfile.mkstemp(prefix="agentgrpo-", suffix=".txt")

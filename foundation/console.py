@@ -95,7 +95,7 @@ class Heartbeat:
         if self._thread.is_alive():
             self._thread.join()
 
-    def said(self) -> None:
+    def line_printed(self) -> None:
         """Another line has just been printed."""
         self._last = time.monotonic()
 

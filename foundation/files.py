@@ -18,6 +18,11 @@ from typing import Any
 from foundation.errors import AgentGRPOError
 
 
+def writable(text: str) -> str:
+    """The text without lone surrogates, which JSON may hold and UTF-8 lacks."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def jsonable(value: Any) -> Any:
     """Numbers as JSON has them: numpy and torch scalars become Python's, NaN and Inf become None."""
     if isinstance(value, dict):

@@ -91,7 +91,7 @@ def ask() -> None:
         request = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd(), "files": files}
         send_frame(line, request)
         socket.send_fds(line, [b"f"], files)
-        said = _said(output)
+        said = _read_all(output)
     except OSError:
         os.execv(python, [python, *arguments])
     _, _, end = said.decode("utf-8", "replace").rpartition(ENDED)
@@ -99,7 +99,7 @@ def ask() -> None:
     supervise.end_like(int(status[0]) if status else 1)
 
 
-def _said(output: socket.socket) -> bytes:
+def _read_all(output: socket.socket) -> bytes:
     """All that comes, to its end, or to that of whoever started this process."""
     said, parent = bytearray(), os.getppid()
     while os.getppid() == parent:

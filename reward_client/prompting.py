@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from foundation.files import writable
 from reward_client.parsing import WEIGHTS, inert
 from reward_client.schema import JudgeItem
 
@@ -94,8 +95,7 @@ def group_blocks(item: JudgeItem, answers: Sequence[str]) -> dict[str, str]:
 
 def strip_markers(text: str, nonce: str) -> str:
     """`text` without anything that looks like a marker, a chat template's control token or a judge's reply."""
-    text = text.encode("utf-8", errors="replace").decode()  # a lone surrogate cannot be sent
-    return inert(MARKER.sub(TAKEN_OUT, text), TAKEN_OUT).replace(nonce, TAKEN_OUT)
+    return inert(MARKER.sub(TAKEN_OUT, writable(text)), TAKEN_OUT).replace(nonce, TAKEN_OUT)
 
 
 def _context(item: JudgeItem) -> dict[str, str]:

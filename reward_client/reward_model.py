@@ -16,6 +16,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from foundation.files import writable
 from reward_client.client import JudgeBusy, retry_after_s
 from reward_client.errors import JudgeRejected, JudgeUnparsable, JudgeUnreachable
 from reward_client.scale_map import ScaleMap, load_scale
@@ -55,8 +56,7 @@ class RewardModelClient:
     async def score(self, *, prompt: str, response: str, reference: str = "") -> ModelScore:
         """Score one answer; a `reference` is sent only where there is one. Raises JudgeFault."""
         texts = {"prompt": prompt, "response": response} | ({"reference": reference} if reference else {})
-        # A lone surrogate cannot be sent.
-        body = {name: text.encode("utf-8", errors="replace").decode() for name, text in texts.items()}
+        body = {name: writable(text) for name, text in texts.items()}
         tries = Tries([self.address], timeout_s=self.timeout_s, attempts=self.attempts)
         while True:
             try:

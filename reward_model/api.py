@@ -78,7 +78,7 @@ class Served:
     name: str
     weights_sha256: str
 
-    def told(self, scored: Sequence[Scored], items: Sequence[Item]) -> list[t.Score]:
+    def as_scores(self, scored: Sequence[Scored], items: Sequence[Item]) -> list[t.Score]:
         """The scores as they are told: in [0, 1] too, where the scale was fitted on items like these."""
         return [
             t.Score(
@@ -222,7 +222,7 @@ def _add_scores(
         items = [Item(request.prompt, request.response, request.reference) for request in requests]
         scored = await batcher.submit(items)
         metrics.truncated.inc(sum(result.truncated for result in scored))
-        return served.told(scored, items)
+        return served.as_scores(scored, items)
 
     @app.post("/score", summary="Score one response", **options)
     async def score(request: Annotated[one_type, Body()]) -> t.Score:  # type: ignore[valid-type]

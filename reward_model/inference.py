@@ -60,7 +60,7 @@ def main(
     served = load_served(model_path)
     if input is not None and output is not None:
         rows, items = read_items(input)
-        scores = served.told(served.scorer.score(items), items)
+        scores = served.as_scores(served.scorer.score(items), items)
         write_lines(output, ({**row, **result.model_dump()} for row, result in zip(rows, scores, strict=True)))
         typer.echo(f"{len(rows)} responses scored: {output}")
     elif pairs is not None:
@@ -69,7 +69,7 @@ def main(
     else:
         texts = [text for text in (response, rejected) if text is not None]
         items = [Item(prompt, text, reference) for text in texts]
-        scores = served.told(served.scorer.score(items), items)
+        scores = served.as_scores(served.scorer.score(items), items)
         typer.echo((pair_score(*scores) if len(scores) == 2 else scores[0]).model_dump_json())
 
 

@@ -80,7 +80,7 @@ def ranges(affected: dict[str, Any]) -> list[str]:
     return specifiers or [f"=={version}" for version in affected.get("versions", [])]
 
 
-def asked(versions: dict[str, set[str]], url: str = OSV) -> list[Advisory]:
+def query_osv(versions: dict[str, set[str]], url: str = OSV) -> list[Advisory]:
     """What OSV knows of those versions. Raises httpx.HTTPError."""
     pairs = [(name, version) for name, each in sorted(versions.items()) for version in sorted(each)]
     queries = [{"package": {"name": name, "ecosystem": "PyPI"}, "version": version} for name, version in pairs]
@@ -110,16 +110,17 @@ def merged(old: list[Advisory], new: list[Advisory]) -> list[Advisory]:
 
 
 def undecided(security: str, advisories: list[Advisory], versions: dict[str, set[str]]) -> list[str]:
-    """A line for each open fault that the text of SECURITY.md does not name, and for each row that is open no more."""
-    still_open = {advisory.id for advisory in open_here(advisories, versions)}
+    """A line for each open advisory that SECURITY.md does not name, and for each that it names and is closed."""
+    still_open = open_here(advisories, versions)
     lines = [
         f"{advisory.package} {', '.join(sorted(versions[advisory.package]))} has {advisory.id} "
         f"({' or '.join(advisory.affected)}): {advisory.summary}. Raise it in uv.lock, or say in SECURITY.md what it "
         "reaches here"
-        for advisory in open_here(advisories, versions)
+        for advisory in still_open
         if advisory.id not in security
     ]
-    gone = {advisory.id for advisory in advisories if advisory.id in security} - still_open
+    still_open_ids = {advisory.id for advisory in still_open}
+    gone = {advisory.id for advisory in advisories if advisory.id in security} - still_open_ids
     return lines + [f"SECURITY.md names {name}, which no locked version has: take its row out" for name in sorted(gone)]
 
 
@@ -132,7 +133,7 @@ def main() -> None:
     advisories, versions = known(), locked()
     if arguments.refresh:
         try:
-            advisories = merged(advisories, asked(versions, arguments.url))
+            advisories = merged(advisories, query_osv(versions, arguments.url))
         except httpx.HTTPError as exc:
             sys.exit(f"error: {arguments.url} did not answer ({exc}); the list stays as it is. Check the network")
         text = json.dumps([asdict(advisory) for advisory in advisories], indent=1, ensure_ascii=False) + "\n"

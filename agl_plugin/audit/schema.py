@@ -22,6 +22,7 @@ from typing import Any
 
 from foundation import run_folder
 from foundation.errors import UserError
+from foundation.files import writable
 
 VERSION = 4  # PRAGMA user_version
 READ = (3, VERSION)  # 3: prompts are whole
@@ -82,7 +83,7 @@ def text(value: Any, *, limit: int = MAX_TEXT_CHARS) -> str:
     """A text as the file takes it: without lone surrogates, cut with a note; other values as JSON."""
     whole = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
     shown = whole if len(whole) <= limit else f"{whole[:limit]}… (+{len(whole) - limit} characters)"
-    return shown.encode("utf-8", errors="replace").decode("utf-8")
+    return writable(shown)
 
 
 def _typed(value: Any, kind: str) -> Any:

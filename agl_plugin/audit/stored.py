@@ -81,7 +81,7 @@ class StoredRun:
         self._check()
         self._lines = dict(_places(self.folder / run_folder.ROLLOUTS))
         self.left_out = Counter[str]()
-        self.groups = list(self._whole())
+        self.groups = list(self._complete_groups())
         if lost := {name for group in self.groups for name in group.rollouts} - self._lines.keys():
             raise UserError(
                 f"{self.folder}: {run_folder.ROLLOUTS} has no line of {min(lost)}, which {run_folder.AUDIT} has; give "
@@ -130,7 +130,7 @@ class StoredRun:
         seal = (self.folder / run_folder.AUDIT_SEAL).read_text(encoding="utf-8").strip()
         return {"folder": str(self.folder), "sha256": seal, "uses": uses, "weights": weights}
 
-    def _whole(self) -> Iterator[StoredGroup]:
+    def _complete_groups(self) -> Iterator[StoredGroup]:
         members: dict[str, list[Any]] = defaultdict(list)
         for row in self._connection.execute(ROLLOUTS):
             members[row["group_id"]].append(row)

@@ -57,14 +57,14 @@ class InFlight:
     def of(self, groups: set[str], *, others: bool = False) -> InFlight:
         """What belongs to these groups, or to all others."""
 
-        def wanted(rollout: str) -> bool:
+        def belongs(rollout: str) -> bool:
             return (self.asked[rollout]["data_id"] in groups) is not others
 
         return InFlight(
-            {i: question for i, question in self.asked.items() if wanted(i)},
-            {i: rollout for i, rollout in self.finished.items() if wanted(i)},
-            [row for row in self.rows if wanted(row["rollout_id"])],
-            [seen for seen in self.seen if wanted(seen.rollout_id)],
+            {i: question for i, question in self.asked.items() if belongs(i)},
+            {i: rollout for i, rollout in self.finished.items() if belongs(i)},
+            [row for row in self.rows if belongs(row["rollout_id"])],
+            [seen for seen in self.seen if belongs(seen.rollout_id)],
         )
 
     def too_old(self, *, weights: int, bound: int) -> set[str]:

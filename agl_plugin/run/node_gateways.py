@@ -72,7 +72,7 @@ class NodeGateways:
         ray.get([host.reach.remote() for host in self._hosts.values()])
         self._due = [True] * (1 + len(nodes))  # to be started, for the servers that they have by now
 
-    def _asked(self, part: Literal["gateway", "gate"], name: str, *args: Any, **kwargs: Any) -> list[Any]:
+    def _ask_all(self, part: Literal["gateway", "gate"], name: str, *args: Any, **kwargs: Any) -> list[Any]:
         """What each of them says or does, that here first."""
         value = getattr(self._here[part], name)
         here = value(*args, **kwargs) if callable(value) else value
@@ -80,12 +80,12 @@ class NodeGateways:
 
     def update_model_list(self, model_list: Sequence[Any]) -> None:
         """Other model servers, from the next start on."""
-        self._asked("gateway", "update_model_list", model_list)
+        self._ask_all("gateway", "update_model_list", model_list)
         self._due = [True] * len(self._due)
 
     async def restart(self) -> None:
         """Start those again that have other servers to serve, or have ended."""
-        ended = [not runs for runs in self._asked("gateway", "is_running")]
+        ended = [not runs for runs in self._ask_all("gateway", "is_running")]
         here, *others = [is_due or has_ended for is_due, has_ended in zip(self._due, ended, strict=True)]
         starts = [self._here["gateway"].restart()] if here else []
         hosts = zip(self._hosts.values(), others, strict=True)
@@ -94,28 +94,28 @@ class NodeGateways:
 
     def is_running(self) -> bool:
         """Whether all serve."""
-        return all(self._asked("gateway", "is_running"))
+        return all(self._ask_all("gateway", "is_running"))
 
     @property
     def exit_code(self) -> int | None:
         """How the process of one ended, where one did."""
-        return next((code for code in self._asked("gateway", "exit_code") if code is not None), None)
+        return next((code for code in self._ask_all("gateway", "exit_code") if code is not None), None)
 
     def as_resources(self, sampling_parameters: dict[str, Any]) -> dict[str, LLM]:
         """The resource of each, by the names that `resources_of` knows."""
         names = [MAIN_LLM, *(f"{OTHER_LLM}{machine}" for machine in self._hosts)]
-        resources = self._asked("gateway", "as_resource", sampling_parameters=sampling_parameters)
+        resources = self._ask_all("gateway", "as_resource", sampling_parameters=sampling_parameters)
         return dict(zip(names, resources, strict=True))
 
     @property
     def in_flight(self) -> int:
         """Calls that are not answered yet, at any of them."""
-        return sum(self._asked("gate", "in_flight"))
+        return sum(self._ask_all("gate", "in_flight"))
 
     @property
     def refused(self) -> int:
         """Calls that came while their gates were closed."""
-        return sum(self._asked("gate", "refused"))
+        return sum(self._ask_all("gate", "refused"))
 
     @property
     def weights(self) -> int:
@@ -124,16 +124,16 @@ class NodeGateways:
 
     def open(self, *, weights: int = 0) -> None:
         """Let calls pass."""
-        self._asked("gate", "open", weights=weights)
+        self._ask_all("gate", "open", weights=weights)
 
     def close(self) -> None:
         """Refuse calls from now on."""
-        self._asked("gate", "close")
+        self._ask_all("gate", "close")
 
     def hold(self) -> None:
         """Let calls wait from now on."""
-        self._asked("gate", "hold")
+        self._ask_all("gate", "hold")
 
     def forget(self) -> None:
         """Of those whose process has ended nothing is in flight."""
-        self._asked("gateway", "forget_if_ended")
+        self._ask_all("gateway", "forget_if_ended")

@@ -91,5 +91,5 @@ class Progress:
                 self.console.print(f"warning: {warning}", style="yellow", markup=False)
             self._waiting_for = f"step {min(row['step'] + 1, row['of_steps'])}/{row['of_steps']}"
             self._status.update(self._waiting_for)
-            self._heartbeat.said()
+            self._heartbeat.line_printed()
         self._shown = len(rows)

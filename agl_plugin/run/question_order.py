@@ -93,12 +93,12 @@ def order(files: Sequence[int], weights: Sequence[float], *, seed: object, epoch
     if not weights:
         return _shuffled(list(range(len(files))), f"{seed}/{epoch}")
     rows = [[n for n, file in enumerate(files) if file == number] for number in range(len(weights))]
-    turns = _turns(len(files), [weight if of else 0.0 for weight, of in zip(weights, rows, strict=True)])
-    return _taken(turns, rows, seed=seed, epoch=epoch)
+    turns = _file_of_each_place(len(files), [weight if of else 0.0 for weight, of in zip(weights, rows, strict=True)])
+    return _questions_of_turns(turns, rows, seed=seed, epoch=epoch)
 
 
-def _taken(turns: Sequence[int], rows: Sequence[list[int]], *, seed: object, epoch: int) -> list[int]:
-    """A question for each turn, from where the epochs before left its file."""
+def _questions_of_turns(turns: Sequence[int], rows: Sequence[list[int]], *, seed: object, epoch: int) -> list[int]:
+    """A question for each turn: each file goes on where the epochs before left it."""
     taken = [epoch * turns.count(number) for number in range(len(rows))]
     passes: dict[tuple[int, int], list[int]] = {}
     places = []
@@ -111,11 +111,13 @@ def _taken(turns: Sequence[int], rows: Sequence[list[int]], *, seed: object, epo
     return places
 
 
-def _turns(n: int, weights: Sequence[float]) -> list[int]:
-    """Whose turn it is at each of `n` places: that of the file which is most behind its share."""
-    whole, behind, turns = sum(weights), [0.0] * len(weights), []
+def _file_of_each_place(n: int, weights: Sequence[float]) -> list[int]:
+    """The number of the file that fills each of `n` places: the one that is furthest behind its share."""
+    total = sum(weights)
+    behind = [0.0] * len(weights)
+    turns: list[int] = []
     for _ in range(n):
-        behind = [late + weight / whole for late, weight in zip(behind, weights, strict=True)]
+        behind = [lag + weight / total for lag, weight in zip(behind, weights, strict=True)]
         turns.append(max(range(len(weights)), key=lambda number: round(behind[number], 9)))
         behind[turns[-1]] -= 1
     return turns

@@ -19,7 +19,7 @@ class Answers:
         columns = f"id {database.ROW_ID}, key TEXT UNIQUE, answer TEXT NOT NULL"
         database.make(f"CREATE TABLE IF NOT EXISTS answers ({columns})")
 
-    async def found(self, key: str) -> Any | None:
+    async def find(self, key: str) -> Any | None:
         """The answer that the request had, or None. Within a turn that holds the key."""
         rows = await self._database.read("SELECT answer FROM answers WHERE key = ?", (key,))
         return json.loads(rows[0][0]) if rows else None

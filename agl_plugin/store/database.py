@@ -171,11 +171,11 @@ class Database:
         return self._connection.execute(sql, values).fetchall()
 
     async def write(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Within a turn: a statement that changes something, and the rows that it is RETURNING."""
+        """Within a turn: run a statement that changes something; the rows of its RETURNING."""
         if self._batch is None:
             self._connection.execute("BEGIN IMMEDIATE")
             self._batch = Future()
-            self._batch.set_running_or_notify_cancel()  # one who no longer waits cancels it for nobody else
+            self._batch.set_running_or_notify_cancel()  # so a caller that stops waiting cannot cancel it for the others
         elif not self._connection.in_transaction:
             raise sqlite3.OperationalError(TAKEN_BACK)
         if not self._in_savepoint:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from agentlightning.store.collection.base import KeyValue, Queue, ensure_numeric, tracked
 from agentlightning.utils.metrics import MetricsBackend
@@ -17,12 +17,8 @@ from pydantic import TypeAdapter
 from agl_plugin.store.tables import Named
 from agl_plugin.store.turns import Turns
 
-Q = TypeVar("Q")
-K = TypeVar("K")
-V = TypeVar("V")
 
-
-class TableQueue(Named, Queue[Q]):
+class TableQueue[Q](Named, Queue[Q]):
     """Items of `kind`, first in, first out."""
 
     def __init__(self, database: Turns, name: str, kind: type[Q], *, tracker: MetricsBackend | None = None) -> None:
@@ -77,7 +73,7 @@ class TableQueue(Named, Queue[Q]):
         return self._json.validate_python(json.loads(text))
 
 
-class TableKeyValue(Named, KeyValue[K, V]):
+class TableKeyValue[K, V](Named, KeyValue[K, V]):
     """Values of JSON by keys of JSON."""
 
     def __init__(self, database: Turns, name: str, *, tracker: MetricsBackend | None = None) -> None:

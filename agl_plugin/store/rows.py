@@ -14,14 +14,12 @@ import re
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from agentlightning.store.collection.base import normalize_filter_options, resolve_sort_options
 from pydantic import BaseModel
 
 from foundation.errors import AgentGRPOError
-
-T = TypeVar("T", bound=BaseModel)
 
 SIMPLE = (str, int, float)
 SHORT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -100,9 +98,11 @@ class Rows[T: BaseModel]:
         if filters:
             terms.append(self._joined(filters, logic))
         where = " AND ".join(term for term, _ in terms) or "TRUE"
-        exact = {**(filters or {} if logic == "and" else {}), **(must or {})}
-        together = len(self.keys) == 1 or exact.get(self.keys[0], {}).get("exact") is not None
-        order = self._order(sort, equals="id" if together else "id DESC")
+        required = dict(must or {})
+        if logic == "and":
+            required = {**(filters or {}), **required}
+        has_one_parent = len(self.keys) == 1 or required.get(self.keys[0], {}).get("exact") is not None
+        order = self._order(sort, equals="id" if has_one_parent else "id DESC")
         return Selection(where, tuple(value for _, values in terms for value in values), order)
 
     def _joined(self, filters: Mapping[str, Any], logic: str) -> tuple[str, list[Any]]:

@@ -283,7 +283,7 @@ def _as_one_turn(method: Callable[..., Any], names: Names, *, keyed: bool, watch
         async with self.database.turn(*names(*args, **kwargs), *([f"key {key}"] if key else ())):
             if not key or result is None:
                 return await method(self, *args, **kwargs)
-            if (before := await self.answers.found(key)) is not None:
+            if (before := await self.answers.find(key)) is not None:
                 return result.validate_python(before)
             answer = await method(self, *args, **kwargs)
             if answer:  # of a queue that is empty one may ask again
@@ -291,7 +291,7 @@ def _as_one_turn(method: Callable[..., Any], names: Names, *, keyed: bool, watch
             return answer
 
     @functools.wraps(method)
-    async def whole(self: LastingStore, *args: Any, **kwargs: Any) -> Any:
+    async def in_one_turn(self: LastingStore, *args: Any, **kwargs: Any) -> Any:
         if watched:
             await self._watch()
         while True:
@@ -300,7 +300,7 @@ def _as_one_turn(method: Callable[..., Any], names: Names, *, keyed: bool, watch
             except self.database.AGAIN as exc:
                 logger.info("%s is done again: %s", method.__name__, exc)
 
-    return whole
+    return in_one_turn
 
 
 for _name, _names in WRITES.items():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TypeVar
 
 from agentlightning.store.collection.base import Collection, DuplicatedPrimaryKeyError, TrackedCollection, tracked
 from agentlightning.store.collection.memory import ListBasedCollection
@@ -20,7 +19,6 @@ from pydantic import BaseModel
 from agl_plugin.store.rows import Rows, Unsaid
 from agl_plugin.store.turns import Turns
 
-T = TypeVar("T", bound=BaseModel)
 ALL = 2**62
 
 
@@ -40,7 +38,7 @@ class Named(TrackedCollection):
             return (await self._database.read(f'SELECT count(*) FROM "{self._name}"'))[0][0]
 
 
-class Table(Named, Collection[T]):
+class Table[T: BaseModel](Named, Collection[T]):
     """Items of `model`, in the order in which they were inserted. `indexes` are columns that queries look for,
     `ordered` those by which all items are listed."""
 

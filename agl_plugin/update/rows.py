@@ -69,22 +69,23 @@ def rows_of_turns(turns: Iterable[Turn], *, merge: bool, limits: Limits) -> list
     """One row per LLM call; with `merge`, calls whose prompt continues the row so far share it.
 
     A call starts a row of its own when its prompt does not begin with exactly the tokens so far (the chat template
-    wrote the history otherwise than the policy did), or when the row would become longer than the limit. What is too
-    much for the prompt's side of such a later row stands, masked, before its response.
+    wrote the history differently from the policy), or when the row would exceed the limit. Of such a later row, the
+    part of the prompt that is over the prompt's limit stands before the response, masked.
     """
     rows: list[Row] = []
     for turn in turns:
-        why = _apart(rows[-1], turn, limits) if rows and merge else ""
-        if rows and merge and not why:
-            rows[-1].add(turn.prompt[len(rows[-1].prompt) + len(rows[-1].response) :], turn)
+        last = rows[-1] if rows and merge else None
+        why = _why_apart(last, turn, limits) if last else ""
+        if last and not why:
+            last.add(turn.prompt[len(last.prompt) + len(last.response) :], turn)
             continue
-        head = limits.prompt_tokens if rows and merge else len(turn.prompt)
+        head = limits.prompt_tokens if last else len(turn.prompt)
         rows.append(Row(list(turn.prompt[:head]), why))
         rows[-1].add(turn.prompt[head:], turn)
     return rows
 
 
-def _apart(row: Row, turn: Turn, limits: Limits) -> str:
+def _why_apart(row: Row, turn: Turn, limits: Limits) -> str:
     """Why `turn` cannot continue `row`, or an empty string."""
     so_far = len(row.prompt) + len(row.response)
     n_known = min(turn.n_known, so_far)

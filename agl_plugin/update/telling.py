@@ -56,7 +56,7 @@ class Telling:
         shards = (getattr(p, "_local_tensor", p).detach() for p in self._model.parameters())
         return [shard.flatten()[:SAMPLED_ELEMENTS].clone() for shard in shards if shard.numel()]
 
-    def told(self, plan: Plan, *, epochs: int) -> dict[str, list[Any]]:
+    def metrics(self, plan: Plan, *, epochs: int) -> dict[str, list[Any]]:
         """All of it, after the last step: agl_plugin.update.prepare.result reads it."""
         metrics, model = dict(self._metrics), self._model
         for name in SUMS:

@@ -54,9 +54,9 @@ class PlannedEngine(Engine):
     telling: Telling
 
     def forward_backward_batch(self, data: TensorDict, loss_function: Any, forward_only: bool = False) -> Any:
-        """verl's, with micro batches of the Plan, or of so many rows, of which the last may be short.
+        """As verl's, with the Plan's micro batches, or with batches of equal size, the last of which may be smaller.
 
-        Tokens are not counted again: the Plan has their number.
+        It does not count tokens: the Plan holds their number.
         """
         outputs = list[Any]()
         sizes = setting(data, CUTS, default=None) or [data["micro_batch_size_per_gpu"]] * len(data)
@@ -68,11 +68,11 @@ class PlannedEngine(Engine):
             ):
                 loss, output = self.forward_step(micro_batch, loss_function, forward_only)
                 if not forward_only:
-                    loss.backward() if self.scaler is None else self.scaler.scale(loss).backward()
+                    scaled_loss = loss if self.scaler is None else self.scaler.scale(loss)
+                    scaled_loss.backward()
                     with_output = setting(data, "return_model_output", default=False)
-                    output["model_output"] = (
-                        {k: v.detach() for k, v in output["model_output"].items()} if with_output else {}
-                    )
+                    tensors = output["model_output"] if with_output else {}
+                    output["model_output"] = {name: tensor.detach() for name, tensor in tensors.items()}
             outputs.append(output)
         return postprocess_batch_func(output_lst=outputs, indices=None, data=data)
 
@@ -161,7 +161,7 @@ class GrpoWorker(Worker):
             engine.telling = telling = Telling(engine.module, engine.optimizer, clip=engine.optimizer_config.clip_grad)
             self._steps(engine, data)
             engine.lr_scheduler_step()
-            return telling.told(setting(data, PLAN, None), epochs=setting(data, "epochs", 1)) | gpu_memory()
+            return telling.metrics(setting(data, PLAN, None), epochs=setting(data, "epochs", 1)) | gpu_memory()
 
     def _steps(self, engine: Any, data: TensorDict) -> None:
         """The passes of each optimizer step."""

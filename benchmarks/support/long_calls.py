@@ -47,11 +47,11 @@ async def play_all(urls: list[str], *, calls: int, tokens: int) -> None:
     """A few at a time."""
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def one(url: str) -> None:
+    async def play_one(url: str) -> None:
         async with room:
             await play(url, calls=calls, tokens=tokens)
 
-    await asyncio.gather(*map(one, urls))
+    await asyncio.gather(*map(play_one, urls))
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:

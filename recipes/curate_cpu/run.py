@@ -95,13 +95,15 @@ def with_references(rows: Sequence[dict[str, Any]], questions: Sequence[Question
 
 
 def write_log(out: Path, *, n: int, seed: int) -> list[Question]:
-    """chats.jsonl and old.jsonl; returns the bundled training questions."""
+    """Write chats.jsonl and old.jsonl into `out`, and return the bundled training questions."""
     config = TrainConfig()
     ensure_data(config.data, config)
-    train, held = load_questions(data_path(config.data.train_file)), load_questions(data_path("data/val.parquet"))
+    train = load_questions(data_path(config.data.train_file))
+    held = load_questions(data_path("data/val.parquet"))
     log, old = sessions(train, held, n=n, seed=seed)
     write_lines(out / "chats.jsonl", log)
-    write_lines(out / "old.jsonl", ({"qid": one.id, "question": one.question, "ground_truth": ""} for one in old))
+    rows = ({"qid": question.id, "question": question.question, "ground_truth": ""} for question in old)
+    write_lines(out / "old.jsonl", rows)
     return train
 
 

@@ -22,7 +22,7 @@ from foundation.marks import Showing
 from sql_agent.agent.call_ids import PolicyModel
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
 from sql_agent.agent.episode import EpisodeHooks, EpisodeRunner, EpisodeStopped, PolicyClient, build_agent
-from sql_agent.agent.tool import EpisodeContext, given
+from sql_agent.agent.tool import EpisodeContext, with_real_arguments
 from sql_agent.agent.toolset import EpisodeTools
 from sql_agent.errors import LLMFault
 from sql_agent.records import Question
@@ -116,7 +116,7 @@ class Conversation:
             build_agent(
                 PolicyModel(model=self.llm.model, openai_client=client, logprobs=context.logprobs),
                 system_prompt=self._runner.prompt_for(self._db_id),
-                tools=[given(tool, self.llm.marks) for tool in tools],
+                tools=[with_real_arguments(tool, self.llm.marks) for tool in tools],
             ),
             said,
             context=context,

@@ -64,11 +64,11 @@ class LLMEndpoint(Drawn):
         return f"{self.base_url.removesuffix('/v1')}/agent/{name}/v1"
 
     def request(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The body of a chat completion as it is sent: sampled as the run samples, whatever `body` asks for.
+        """The body of a chat completion as it is sent: with the run's sampling settings, whatever `body` asks for.
 
-        Of the body's own wishes (foundation/chat_request.py) a lower max_tokens, further stop texts and further keys of
-        the template count. What is off is not sent: other servers than vLLM refuse keys that they do not know. All that
-        the run says of a call is put in here, on every path. Raises NotAllowed.
+        The caller's own settings (foundation/chat_request.py) count in three points: a lower max_tokens, further stop
+        texts, and further keys of the template. Settings that are off are not sent, because servers other than vLLM
+        refuse keys that they do not know. Every call of a run passes here. Raises NotAllowed.
         """
         tree = wishes(body)
         tree["messages"] = [self.marks.message(turn) for turn in tree["messages"]]
@@ -76,7 +76,8 @@ class LLMEndpoint(Drawn):
             tree[key] = self.marks.hidden_tree(tree[key])
         tree |= {"model": self.model, "temperature": self.temperature, "top_p": self.top_p}
         for name in ("top_k", "presence_penalty", "frequency_penalty"):
-            tree |= {name: value} if (value := getattr(self, name)) else {}
+            if value := getattr(self, name):
+                tree[name] = value
         if self.seeds and self.temperature:
             tree["seed"] = next(self.seeds)
         if self.logprobs:
@@ -87,8 +88,9 @@ class LLMEndpoint(Drawn):
         if self.template_kwargs:
             tree["chat_template_kwargs"] = {**tree.get("chat_template_kwargs", {}), **self.template_kwargs}
             tree["messages"] = self._as_prompted(tree["messages"])
-        limits = [limit for limit in (tree.pop("max_tokens", None), self.max_tokens) if limit]
-        return tree | ({"max_tokens": min(limits)} if limits else {})
+        if limits := [limit for limit in (tree.pop("max_tokens", None), self.max_tokens) if limit]:
+            tree["max_tokens"] = min(limits)
+        return tree
 
     def _as_prompted(self, messages: list[Any]) -> list[Any]:
         """The history as it was prompted: with thinking off each call began with an empty thought.

@@ -31,6 +31,7 @@ from agents import UserError as AgentsUserError
 
 from foundation.background import contained
 from foundation.errors import AgentGRPOError, UserError
+from foundation.files import writable
 from foundation.net import is_loopback
 from sql_agent.agent.call_ids import PolicyModel, sum_told
 from sql_agent.agent.completion_check import require_completion, require_stream
@@ -41,9 +42,9 @@ from sql_agent.agent.own_program import check_program
 from sql_agent.agent.reader import ResultsReader, reader_of, reading
 from sql_agent.agent.relay import Relay
 from sql_agent.agent.sql_tool import QUERY
-from sql_agent.agent.tool import EpisodeContext, Tool, given, is_repeated_call
+from sql_agent.agent.tool import EpisodeContext, Tool, is_repeated_call, with_real_arguments
 from sql_agent.agent.toolset import EpisodeTools, Toolset
-from sql_agent.agent.transcript import assistant_message, tool_message, writable
+from sql_agent.agent.transcript import assistant_message, tool_message
 from sql_agent.config import TITLES, AgentConfig, AgentTree, agent_config, prompt_file
 from sql_agent.environment.databases import Databases
 from sql_agent.errors import LLMFault
@@ -274,7 +275,7 @@ class EpisodeRunner(AbstractContextManager["EpisodeRunner"]):
             return await play_own(self._relay, prompted, llm, context, config=agent, tools=tools, toolset=self.toolset)
         async with AsyncExitStack() as stack:
             model = await self._model(llm, context, stack)
-            shown = [given(tool, llm.marks) for tool in tools]
+            shown = [with_real_arguments(tool, llm.marks) for tool in tools]
             built = build_agent(model, system_prompt=self.prompt_for(question.db_id), tools=shown)
             answer, reason = await _run(built, text, context, max_turns=agent.max_turns)
             return llm.marks.shown(answer), reason

@@ -15,9 +15,9 @@ from typing import Any
 from mcp import MCPError, types
 
 from foundation.errors import UserError, did_you_mean
+from foundation.files import writable
 from sql_agent.agent.mcp_session import McpSession, environment_of, headers_of, program_of
 from sql_agent.agent.tool import NAME, BadArguments, EpisodeContext, Tool, ToolFailed, cut, parse_object, recorded
-from sql_agent.agent.transcript import writable
 
 logger = logging.getLogger(__name__)
 MAX_TOOLS = 128

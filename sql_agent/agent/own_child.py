@@ -39,7 +39,7 @@ from foundation.errors import UserError
 from foundation.forks import Forks, receive_frame, send_frame
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.own_function import EpisodeFunction, load_episode, played
-from sql_agent.agent.own_tools import EnvironmentClass, LocalEnvironment, load, tools_of, whole
+from sql_agent.agent.own_tools import EnvironmentClass, LocalEnvironment, checked_result, load, tools_of
 from sql_agent.agent.tool import EpisodeContext, Tool, said_by
 from sql_agent.errors import EpisodeFault, Fault, ToolFault
 from sql_agent.records import Question
@@ -80,7 +80,7 @@ class Alone:
                     signal.setitimer(signal.ITIMER_REAL, timeout_s + PATIENCE_S, AGAIN_S)
                     value = self._run(value, timeout_s)
             if time.monotonic() < limit_at_s:
-                return whole(value)
+                return checked_result(value)
             raise _TimeUp
         except BaseException as exc:
             if isinstance(exc, _TimeUp) or time.monotonic() >= limit_at_s:

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 
 from foundation.background import Overdue, contained, within
+from foundation.files import writable
 from foundation.marks import NO_MARKS
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.own_program import PROGRAM_S, run_agl_class, run_command
 from sql_agent.agent.relay import Relay, Session
 from sql_agent.agent.tool import EpisodeContext, Tool
 from sql_agent.agent.toolset import Toolset
-from sql_agent.agent.transcript import writable
 from sql_agent.config import AgentConfig
 from sql_agent.errors import EpisodeFault, Fault
 from sql_agent.records import Episode, Question, StopReason

@@ -27,7 +27,7 @@ from foundation.errors import UserError
 from foundation.forked import Died, Forked, Nursery, fork
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.own_tools import class_of
-from sql_agent.agent.tool import EpisodeContext, Kind, Told, Tool, bounded, recorded
+from sql_agent.agent.tool import EpisodeContext, Kind, Tool, ToolResult, bounded, recorded
 from sql_agent.config import AgentConfig
 from sql_agent.errors import EpisodeFault, Fault, ToolFault
 from sql_agent.records import Episode, Question, ToolOutcome
@@ -123,7 +123,7 @@ class RemoteTools:
         return Kind(source, rewards, tools, begin)
 
     def _tool(self, about: dict[str, Any]) -> Tool:
-        async def call(context: EpisodeContext, raw: str) -> Told:
+        async def call(context: EpisodeContext, raw: str) -> ToolResult:
             async with self._process() as process:
                 return await called(process, "call", about["name"], raw, context)
 
@@ -137,7 +137,7 @@ class RemoteTools:
 
         async def work() -> dict[str, Any]:
             async with self._process() as process:
-                return await asked(process, "", request, lambda answer: isinstance(answer.get("given"), str))
+                return await ask_process(process, "", request, lambda answer: isinstance(answer.get("given"), str))
 
         try:
             answer = await self.run(work())
@@ -224,7 +224,7 @@ async def _never(_context: EpisodeContext, _raw: str) -> str:
     raise AssertionError("an environment's tools are called in an episode")
 
 
-async def asked(
+async def ask_process(
     process: Forked, tool: str, request: dict[str, Any], fits: Callable[[dict[str, Any]], bool]
 ) -> dict[str, Any]:
     """The answer of a process to a request with its limit. Raises Died, and a Fault as it was raised there."""
@@ -247,12 +247,12 @@ def _is_told(answer: dict[str, Any]) -> bool:
     return isinstance(answer.get("text"), str) and answer.get("outcome") in get_args(ToolOutcome)
 
 
-async def called(process: Forked, do: str, name: str, raw: str, context: EpisodeContext) -> Told:
+async def called(process: Forked, do: str, name: str, raw: str, context: EpisodeContext) -> ToolResult:
     """What a call of a tool came to. Raises TimeoutError, and ToolFault where the process ended."""
     limits = {"timeout_s": context.timeout_s, "max_chars": context.max_chars, "turn": context.turn}
     try:
-        answer = await asked(process, name, {"do": do, "name": name, "raw": raw, **limits}, _is_told)
-        return Told(answer["text"], answer["outcome"])
+        answer = await ask_process(process, name, {"do": do, "name": name, "raw": raw, **limits}, _is_told)
+        return ToolResult(answer["text"], answer["outcome"])
     except Died as died:
         if died.reason == "timeout":
             raise TimeoutError from died
@@ -272,14 +272,14 @@ class RemoteEnvironment:
         limits = {"timeout_s": timeout_s, "max_chars": max_chars}
         about = {"do": "reset", "kind": self._number, "question": question.model_dump_json()}
         observation = await self._owner.run(self._ask(about | limits, lambda value: isinstance(value, str)))
-        return bounded(Told(observation), max_chars).text
+        return bounded(ToolResult(observation), max_chars).text
 
     def tools(self) -> list[Tool]:
         """The methods that the model can call."""
         return [self._tool(tool) for tool in self._tools]
 
     def _tool(self, tool: Tool) -> Tool:
-        async def call(context: EpisodeContext, raw: str) -> Told:
+        async def call(context: EpisodeContext, raw: str) -> ToolResult:
             process = self._living()
             async with self._turn():
                 return await called(process, "method", tool.name, raw, context)
@@ -315,9 +315,8 @@ class RemoteEnvironment:
         process = self._living()
         try:
             async with self._turn():
-                return (await asked(process, class_of(source), request, lambda answer: fits(answer.get("value"))))[
-                    "value"
-                ]
+                answer = await ask_process(process, class_of(source), request, lambda answer: fits(answer.get("value")))
+                return answer["value"]
         except Died as died:
             text = f"{source}: {request['do']} {died}"
             raise ToolFault(text, tool=class_of(source), reason=died.reason) from died

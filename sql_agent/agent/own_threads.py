@@ -16,7 +16,7 @@ from typing import Any
 from foundation.background import Exited, LoopThread, answer, contained, in_thread, within
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.own_function import load_episode, played
-from sql_agent.agent.own_tools import EnvironmentClass, LocalEnvironment, load, tools_of, whole
+from sql_agent.agent.own_tools import EnvironmentClass, LocalEnvironment, checked_result, load, tools_of
 from sql_agent.agent.tool import Kind, Tool
 from sql_agent.config import AgentConfig
 from sql_agent.errors import Fault, ToolFault
@@ -36,11 +36,11 @@ class Threads:
         """What a function gives, sync or async. Raises TimeoutError; ToolFault when too many calls hang already."""
         try:
             if inspect.iscoroutinefunction(function):
-                return whole(await self._loop.call(function(*args, **kwargs), timeout_s=timeout_s))
+                return checked_result(await self._loop.call(function(*args, **kwargs), timeout_s=timeout_s))
             value = await self._in_thread(functools.partial(function, *args, **kwargs), timeout_s)
             if inspect.isawaitable(value):
                 value = await self._loop.call(_awaited(value), timeout_s=timeout_s)
-            return whole(value)
+            return checked_result(value)
         except Exited as exc:
             if isinstance(exc.__cause__, Exception):
                 raise

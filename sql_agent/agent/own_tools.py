@@ -31,8 +31,8 @@ from sql_agent.agent.tool import (
     NAME,
     BadArguments,
     EpisodeContext,
-    Told,
     Tool,
+    ToolResult,
     as_text,
     bounded,
     parse_object,
@@ -69,8 +69,8 @@ class Worker(Protocol):
         """What a function gives, sync or async. Raises what it raises, TimeoutError, and ToolFault where it exits."""
 
 
-def whole(value: Any) -> Any:
-    """What a function gave. Raises ToolFault for what is still to come."""
+def checked_result(value: Any) -> Any:
+    """A function's result as it is. Raises ToolFault for an iterator, whose values are still to come."""
     if isinstance(value, Iterator | AsyncIterator):
         raise ToolFault(f"returned a {type(value).__name__}, which is no result; return a list or text")
     return value
@@ -219,7 +219,7 @@ class LocalEnvironment:
         observation = await self._guard("reset", self._instance.reset, question, timeout_s=timeout_s)
         if observation is None:
             return ""
-        return bounded(Told(await self._guard("reset", str, observation, timeout_s=timeout_s)), max_chars).text
+        return bounded(ToolResult(await self._guard("reset", str, observation, timeout_s=timeout_s)), max_chars).text
 
     def tools(self) -> list[Tool]:
         """The methods that the model can call."""

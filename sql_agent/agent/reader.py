@@ -15,13 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from foundation.errors import UserError
+from foundation.files import writable
 from foundation.marks import Marks
 from reward_client.client import post_chat
 from reward_client.endpoints import read_endpoints
 from reward_client.errors import JudgeFault
 from reward_client.schema import JudgeEndpoint
 from sql_agent.agent.tool import EpisodeContext, Tool, cut
-from sql_agent.agent.transcript import writable
 from sql_agent.config.agent import ReaderConfig
 from sql_agent.errors import ReaderFault
 from sql_agent.scoring.answer_text import strip_thinking

@@ -37,12 +37,12 @@ from aiohttp import (
 
 from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed
+from foundation.files import writable
 from foundation.http_local import application, listening, refusal
 from foundation.net import is_loopback
 from sql_agent.agent.endpoint import CONNECT_PAUSES_S, LLMEndpoint, is_overflow
 from sql_agent.agent.told import Told, ToldStream
 from sql_agent.agent.tool import EpisodeContext, Tool
-from sql_agent.agent.transcript import writable
 from sql_agent.errors import EpisodeFault, Fault, LLMFault
 from sql_agent.records import StopReason
 
@@ -225,7 +225,7 @@ class Relay:
                 raw = await upstream.read()
                 answer = _parsed(session, raw)
                 _note(session, call, answer)
-                return web.Response(body=_told(session, answer) or raw, content_type="application/json")
+                return web.Response(body=_answer_for_agent(session, answer) or raw, content_type="application/json")
             return await self._stream(request, session, upstream, call)
 
     async def _stream(self, request: web.Request, session: Session, upstream: Any, call: _Call) -> web.StreamResponse:
@@ -245,7 +245,7 @@ class Relay:
             # before, or is a fault.
             answer = _merged(session, bytes(raw))
             _note(session, call, answer)
-            _told(session, answer)
+            _answer_for_agent(session, answer)
             await response.write(b"data: [DONE]\n\n" if answer else b"")
             await response.write_eof()
         except (ClientError, TimeoutError) as exc:
@@ -289,7 +289,7 @@ def _shown_line(shown: ToldStream, line: bytes) -> bytes | None:
         return None
 
 
-def _told(session: Session, answer: dict[str, Any]) -> bytes:
+def _answer_for_agent(session: Session, answer: dict[str, Any]) -> bytes:
     """The answer as its agent gets it; b"" where that is what the model server wrote."""
     if not answer:
         return b""

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from foundation.files import writable
 from sql_agent.agent.tool import BadArguments, EpisodeContext, Tool, parse_object
-from sql_agent.agent.transcript import writable
 from sql_agent.config import TITLES
 from sql_agent.environment.database import Database
 from sql_agent.environment.sql_worker import MAX_SQL_CHARS, plain_value

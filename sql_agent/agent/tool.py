@@ -18,8 +18,8 @@ from pydantic import BaseModel
 
 from foundation.background import Exited
 from foundation.errors import AgentGRPOError
+from foundation.files import writable
 from foundation.marks import Marks
-from sql_agent.agent.transcript import writable
 from sql_agent.errors import Fault, ToolFault
 from sql_agent.records import LlmCall, Moment, Question, SqlCall, ToolCall, ToolOutcome
 
@@ -41,7 +41,7 @@ class ToolFailed(AgentGRPOError):
 
 
 @dataclass(frozen=True)
-class Told:
+class ToolResult:
     """What a call came to: the text for the model, and how the call ended."""
 
     text: str
@@ -137,8 +137,8 @@ class Kind:
     begin: Callable[[], Environment]
 
 
-def given(tool: Tool, marks: Marks) -> Tool:
-    """The tool, called with what the model was shown of texts with control tokens as these texts really are."""
+def with_real_arguments(tool: Tool, marks: Marks) -> Tool:
+    """The tool, called with the real texts where the model was shown marks in place of control tokens."""
     return replace(tool, invoke=lambda context, raw: tool.invoke(context, marks.arguments(raw)))
 
 
@@ -157,7 +157,7 @@ def recorded(name: str, description: str, parameters: dict[str, Any], work: Work
 
     async def invoke(context: EpisodeContext, raw: str) -> str:
         started = time.time()
-        observation = bounded(await _told(context, name, work(context, raw)), context.max_chars)
+        observation = bounded(await _result_of(context, name, work(context, raw)), context.max_chars)
         outcome, text = observation.outcome, observation.text
         context.n_bad_tool_calls += outcome == "bad_arguments"
         ended = time.time()
@@ -172,21 +172,22 @@ def recorded(name: str, description: str, parameters: dict[str, Any], work: Work
     return Tool(name, description, parameters, invoke, strict)
 
 
-async def _told(context: EpisodeContext, name: str, work: Awaitable[Any]) -> Told:
+async def _result_of(context: EpisodeContext, name: str, work: Awaitable[Any]) -> ToolResult:
+    """Await a tool's work; an error of the tool becomes text for the model. Raises a Fault, noted in `context`."""
     try:
         value = await work
-        return value if isinstance(value, Told) else Told(as_text(value))
+        return value if isinstance(value, ToolResult) else ToolResult(as_text(value))
     except Fault as fault:
         context.fault = _of_tool(fault, name)
         raise context.fault from fault
     except BadArguments as exc:
-        return Told(f"error: {exc}"[:ERROR_CHARS], "bad_arguments")
+        return ToolResult(f"error: {exc}"[:ERROR_CHARS], "bad_arguments")
     except ToolFailed as exc:
-        return Told(f"error: {exc}", exc.outcome)
+        return ToolResult(f"error: {exc}", exc.outcome)
     except TimeoutError as exc:
-        return Told(f"error: {str(exc) or f'{name} gave no answer within {context.timeout_s:g} s'}", "timeout")
+        return ToolResult(f"error: {str(exc) or f'{name} gave no answer within {context.timeout_s:g} s'}", "timeout")
     except Exception as exc:  # the user's own tool may fail in any way, and the model may try another way
-        return Told(f"error: {said_by(exc)}"[:ERROR_CHARS], "error")
+        return ToolResult(f"error: {said_by(exc)}"[:ERROR_CHARS], "error")
 
 
 def _of_tool(fault: Fault, name: str) -> Fault:
@@ -205,10 +206,10 @@ def said_by(exc: Exception) -> str:
         return type(exc).__name__
 
 
-def bounded(result: Told, max_chars: int) -> Told:
+def bounded(result: ToolResult, max_chars: int) -> ToolResult:
     """What is told, as text that can be written, of at most `max_chars` characters."""
     is_cut = len(result.text) > max_chars and result.outcome == "ok"
-    return Told(writable(cut(result.text, max_chars)), "cut" if is_cut else result.outcome)
+    return ToolResult(writable(cut(result.text, max_chars)), "cut" if is_cut else result.outcome)
 
 
 def as_text(value: Any) -> str:

@@ -101,7 +101,7 @@ class Toolset:
         return LoopThread("mcp")
 
     @cached_property
-    def _own(self) -> RemoteTools | ThreadTools | None:
+    def _own_tools(self) -> RemoteTools | ThreadTools | None:
         """The user's tools and function of agent.episode, in processes of their own unless they are trusted."""
         agent = self._config.agent
         sources = [source for source in agent.tools if source not in (SQL, SCHEMA, PYTHON)]
@@ -112,13 +112,13 @@ class Toolset:
     @property
     def loop(self) -> LoopThread | None:
         """Where the processes of tools are spoken with, if there are any: no code of the user's runs in it."""
-        return self._own.loop if isinstance(self._own, RemoteTools) else None
+        return self._own_tools.loop if isinstance(self._own_tools, RemoteTools) else None
 
     @cached_property
     def _loaded(self) -> tuple[list[Tool], list[Kind]]:
         tools: list[Tool] = []
         kinds: list[Kind] = []
-        own = iter(self._own.by_source if self._own else [])
+        own = iter(self._own_tools.by_source if self._own_tools else [])
         for source in self._config.agent.tools:
             if source in (SQL, SCHEMA):
                 tools += self._of_database(source, self._any_database())
@@ -228,8 +228,8 @@ class Toolset:
     async def play(self, question: Question, llm: LLMEndpoint, tools: Sequence[Tool]) -> str | Episode:
         """What agent.episode gives. Raises Overdue, a Fault, and what the function raises."""
         await self._load()
-        assert self._own
-        return await self._own.play(question, llm, [tool.spec for tool in tools])
+        assert self._own_tools
+        return await self._own_tools.play(question, llm, [tool.spec for tool in tools])
 
     async def _load(self) -> None:
         """Make the tools, in a thread where that means to wait for processes: other episodes go on."""
@@ -251,7 +251,7 @@ class Toolset:
         for opened in (self.databases, self._sandbox):
             if opened:
                 opened.close()
-        if own := self.__dict__.get("_own"):
+        if own := self.__dict__.get("_own_tools"):
             own.close()
         if "_loop" in self.__dict__:
             self._loop.close()

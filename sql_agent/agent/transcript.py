@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from foundation.files import writable
+
 Message = dict[str, Any]
 
 
@@ -27,8 +29,3 @@ def assistant_message(items: Iterable[Any]) -> Message:
 def tool_message(call_id: str, content: object) -> Message:
     """{role, tool_call_id, content} of a tool's answer."""
     return {"role": "tool", "tool_call_id": call_id, "content": writable(str(content))}
-
-
-def writable(text: str) -> str:
-    """The text without lone surrogates, which are legal in JSON but in no file."""
-    return text.encode("utf-8", "replace").decode()

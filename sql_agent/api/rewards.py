@@ -141,7 +141,10 @@ def final_answer(text: str) -> str:
 
 
 def accuracy_of(completion: str, truth: str) -> float | None:
-    """1 or 0; None where there is no truth."""
+    """1.0 for a completion whose final answer is the truth's, else 0.0; None where the truth holds no answer.
+
+    An ambiguous answer is wrong. Numbers are compared as numbers; other texts must be equal as texts or as formulas.
+    """
     wanted, given = read_truth(truth), read_answer(completion)
     if not wanted.text:
         return None

@@ -118,8 +118,8 @@ class TrainConfig(AgentTree):
         return self
 
     @model_validator(mode="after")
-    def _keys_fit(self) -> TrainConfig:
-        """Keys that only make sense together."""
+    def _sampling_fits(self) -> TrainConfig:
+        """What the sampler tells, what stopping early needs, and the keys of the gateway."""
         rollout = self.rollout
         if self.optim.importance_correction != "off" and not rollout.sampler_logprobs:
             raise ValueError(
@@ -142,7 +142,13 @@ class TrainConfig(AgentTree):
                 f"rollout.proxy = {rollout.proxy}, trainer.n_nodes = {trainer.n_nodes}: rollout.gateways = "
                 f"{rollout.gateways} needs rollout.proxy = gateway and several machines; leave it at one"
             )
-        if n := rollout.async_groups:
+        return self
+
+    @model_validator(mode="after")
+    def _async_groups_fit(self) -> TrainConfig:
+        """What rollouts that outlive their step need."""
+        rollout = self.rollout
+        if rollout.async_groups:
             for key, wrong, remedy in (
                 ("rollout.proxy", rollout.proxy != "gateway", "gateway, which tells the weights of each call"),
                 ("rollout.resample_flat_groups", rollout.resample_flat_groups > 0, "0: steps do not wait for groups"),
@@ -155,13 +161,20 @@ class TrainConfig(AgentTree):
             ):
                 if wrong:
                     raise ValueError(
-                        f"rollout.async_groups = {n} needs {key} = {remedy}. Set that, or async_groups = 0"
+                        f"rollout.async_groups = {rollout.async_groups} needs {key} = {remedy}. Set that, or "
+                        "async_groups = 0"
                     )
         elif rollout.max_staleness != RolloutConfig().max_staleness:
             raise ValueError(
                 f"rollout.max_staleness = {rollout.max_staleness} has nothing to bound, because rollout.async_groups "
                 "is 0: set that above 0, or leave max_staleness out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _advantages_fit(self) -> TrainConfig:
+        """What a way of computing advantages needs of the rollouts."""
+        rollout = self.rollout
         if rollout.has_penalties and self.optim.importance_correction == "off":
             raise ValueError(
                 f"rollout.presence_penalty = {rollout.presence_penalty:g} and rollout.frequency_penalty = "
@@ -176,13 +189,13 @@ class TrainConfig(AgentTree):
                 "to 0, or take optim.advantage = group"
             )
         by_turn = {"optim.credit": self.optim.credit != "rollout", "optim.turn_shaping": self.optim.turn_shaping > 0}
-        for key in (key for key, wanted in by_turn.items() if wanted):
-            if rollout.level != "transition":
+        for key, is_set in by_turn.items():
+            if is_set and rollout.level != "transition":
                 raise ValueError(
                     f"{key} gives turns of a rollout advantages of their own, and with rollout.level = "
                     f"{rollout.level} they share a row: set rollout.level = transition, or leave {key} out"
                 )
-            if self.agent.match:
+            if is_set and self.agent.match:
                 raise ValueError(
                     f"{key} numbers turns by the calls that are trained, and agent.match leaves some out: leave one of "
                     "the two out"
@@ -197,6 +210,12 @@ class TrainConfig(AgentTree):
                 "optim.credit = phases compares within a group, and optim.advantage = reinforce++ with the whole step: "
                 "take optim.advantage = group, or leave optim.credit out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _temperature_and_lengths_fit(self) -> TrainConfig:
+        """A temperature that can be trained with, and rows that hold what is sampled."""
+        rollout = self.rollout
         if rollout.temperature == 0:
             raise ValueError(
                 "rollout.temperature = 0 must be above 0: a question's rollouts would be the same, and the trainer "

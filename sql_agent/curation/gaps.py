@@ -325,16 +325,20 @@ def look_alike(char: str, other: str) -> bool:
 
 
 def is_misspelt(word: str, other: str, seen: Seen) -> bool:
-    """Whether one of two Latin words is the other, with a letter or two wrong, and no word itself."""
-    few, many = sorted((seen[word], seen[other]))
-    often, seldom = few >= max(KNOWN, RARE * many), few < RARE * many
-    n_words = sum(is_listed(candidate) or often or is_word(candidate) and not seldom for candidate in (word, other))
+    """Whether one of two Latin words is a misspelling of the other: one or two letters differ, and it is no word."""
+    n_rarer, n_other = sorted((seen[word], seen[other]))
+    both_are_frequent = n_rarer >= max(KNOWN, RARE * n_other)
+    one_is_rare = n_rarer < RARE * n_other
+    n_words = sum(
+        is_listed(candidate) or both_are_frequent or (is_word(candidate) and not one_is_rare)
+        for candidate in (word, other)
+    )
     if (word in LINKING) != (other in LINKING) and len(word) > 2 < len(other):
         return DENIED not in (word, other) and OSA.distance(word, other) <= 1
     if n_words == 2 or DENIED in (word, other) or not (word.isalpha() and other.isalpha() and (word + other).isascii()):
         return False
-    most = 2 if n_words and max(len(word), len(other)) >= 7 else 1
-    return OSA.distance(word, other) <= most or _is_shortened(*sorted((word, other), key=len))
+    max_distance = 2 if n_words and max(len(word), len(other)) >= 7 else 1
+    return OSA.distance(word, other) <= max_distance or _is_shortened(*sorted((word, other), key=len))
 
 
 def _is_shortened(short: str, word: str) -> bool:

@@ -53,13 +53,15 @@ def _alike(train: Sequence[Row], held: Sequence[Row]) -> Matches:
 
 
 def _inside(train: Sequence[Row], held: Sequence[Row]) -> Matches:
-    longer = ["\0".join(("", *wording(row.text).framed, "")) for row in train]
+    train_texts = ["\0".join(("", *wording(row.text).framed, "")) for row in train]
     for h, row in enumerate(held):
         tokens = wording(row.text).framed
         if len(tokens) < MIN_INSIDE_TOKENS:
             continue
         text = "\0".join(("", *tokens, ""))
-        yield from ((h, t, INSIDE) for t, other in enumerate(longer) if len(other) > len(text) and text in other)
+        for t, train_text in enumerate(train_texts):
+            if len(train_text) > len(text) and text in train_text:
+                yield h, t, INSIDE
 
 
 def _queries(train: Sequence[Row], held: Sequence[Row]) -> Matches:

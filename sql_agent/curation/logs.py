@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from foundation.errors import UserError
-from foundation.files import BadLine, decode_line
+from foundation.files import BadLine, decode_line, writable
 
 USERS = {
     *("user", "human", "customer", "patient", "prompter", "client", "visitor", "caller", "usr", "end-user"),
@@ -146,7 +146,7 @@ def _sessions(value: Any, *, by_role: bool = False) -> list[Any]:
     """What holds messages in a value: itself, or entries of its lists (pages of an API, spans of a trace)."""
     if not isinstance(value, dict):
         return [value] if isinstance(value, list) and (not by_role or _has_user(value)) else []
-    if _found(value) or not by_role and (_asked(value) or _role(value)):
+    if _find_messages(value) or not by_role and (_question_of_row(value) or _role(value)):
         return [value]
     lists = [(key, inner) for place in _places(value) for key, inner in _searched(place) if isinstance(inner, list)]
     # What a row of any other list asks may be asked of a tool.
@@ -161,12 +161,8 @@ def user_texts(number: int, session: Any) -> tuple[str, list[str]]:
     around = named.get("conversation")
     places = (named, around) if isinstance(around, dict) else (named,)
     name = next((str(place[key]) for place in places for key in SESSIONS if place.get(key)), f"line {number}")
-    texts = (" ".join(_without_surrogates(text).split()) for text in _user_messages(session))
-    return _without_surrogates(name), [text for text in texts if text]
-
-
-def _without_surrogates(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+    texts = (" ".join(writable(text).split()) for text in _user_messages(session))
+    return writable(name), [text for text in texts if text]
 
 
 def _user_messages(session: Any) -> list[str]:
@@ -180,11 +176,11 @@ def _user_messages(session: Any) -> list[str]:
         place, key, messages = found
         texts = _marked(messages) if isinstance(messages, str) else _listed(messages)
         # The turns before stand in `history`, the last question beside it.
-        last = _asked(place, answered=True) if "history" in key else ""
+        last = _question_of_row(place, answered=True) if "history" in key else ""
         return [*texts, last] if last else texts
     if _role(session):
         return _listed([session])
-    if text := _asked(session):
+    if text := _question_of_row(session):
         return [text]
     keys = ", ".join(map(str, session))[:200] or "nothing"
     raise ValueError(f"has {keys}; {NAMES if _names_people(session) else WANTED}")
@@ -229,7 +225,7 @@ def _plain(value: Any) -> Any:
     return whole
 
 
-def _found(session: dict[str, Any]) -> tuple[dict[str, Any], str, Any] | None:
+def _find_messages(session: dict[str, Any]) -> tuple[dict[str, Any], str, Any] | None:
     """The messages of a session among which is one of a user, where they stand, and how they are called there."""
     for place in _places(_plain(session)):
         for key, value in _searched(place):
@@ -288,7 +284,7 @@ def _names_people(session: dict[str, Any]) -> bool:
 
 def _messages(session: dict[str, Any]) -> tuple[dict[str, Any], str, Any] | None:
     """The messages of a session, where they stand, and how they are called there; None for none."""
-    if found := _found(session):
+    if found := _find_messages(session):
         return found
     for place in _places(session, AROUND):
         for key in LISTS:
@@ -327,7 +323,7 @@ def _user_text(message: dict[str, Any]) -> str:
     """What a message of a user says, "" for one of somebody else."""
     role = _role(message)
     if not role:
-        if text := _asked(message):
+        if text := _question_of_row(message):
             return text
         why = NAMES if PEOPLE & message.keys() else WANTED
         raise ValueError(f"a message has {', '.join(map(str, message)) or 'nothing'}; {why}")
@@ -363,7 +359,7 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _asked(session: dict[str, Any], *, answered: bool = False) -> str:
+def _question_of_row(session: dict[str, Any], *, answered: bool = False) -> str:
     """What a row of question and answer asks (Alpaca, Dolly, prompt and completion), "" for none."""
     if STEPS & {str(session.get(key)).lower() for key in ("run_type", "span_kind", "type")}:
         return ""

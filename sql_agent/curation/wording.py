@@ -312,7 +312,8 @@ def _bases(token: str) -> Iterator[str]:
     degree = re.fullmatch(r"([a-z]+?)(er|est)", token)
     if degree and f"{degree[1]}{'est' if degree[2] == 'er' else 'er'}" in _dictionary():
         yield from (degree[1], f"{degree[1]}e", f"{degree[1][:-1]}y")
-        yield from [degree[1][:-1]] * (degree[1][-2:-1] == degree[1][-1:])
+        if degree[1][-2:-1] == degree[1][-1:]:
+            yield degree[1][:-1]
 
 
 @functools.cache

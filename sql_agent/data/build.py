@@ -188,9 +188,9 @@ def main(
             return import_public(words, out, val_share=val_share, test_share=test_share, seed=seed)
     if raw is None and database is not None:
         raise UserError(f"--database {database}: only used with --raw; add --raw FILE.jsonl --out DIR")
-    if raw is not None and out is None:
-        raise UserError("--raw without --out: add --out DIR, a folder for the three parquet files")
-    if raw is not None and out is not None:
+    if raw is not None:
+        if out is None:
+            raise UserError("--raw without --out: add --out DIR, a folder for the three parquet files")
         with heartbeat:
             imported = build_from_raw(raw, database, out, val_share=val_share, test_share=test_share, seed=seed)
         show(imported, [out / f"{split}.parquet" for split in SPLITS])

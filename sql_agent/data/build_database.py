@@ -195,7 +195,7 @@ def _cell(column: str, number: int, entry: Entry) -> Any:
         case "created_at" | "create_at" | "update_at":
             return FIXED_TIME
         case "med_name_initial":
-            # A fifth of a second, which who only reads the records need not wait.
+            # Imported here: it takes a fifth of a second, and readers of the records do not need it.
             from pypinyin import Style, lazy_pinyin
 
             return "".join(lazy_pinyin(entry.name, style=Style.FIRST_LETTER)).upper()

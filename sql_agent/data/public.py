@@ -117,7 +117,7 @@ def read_public(
 def _items(name: str, layout: Layout, folder: Path, split: Split, files: tuple[str, ...], read: Read) -> list[Item]:
     items: list[Item] = []
     for file in files:
-        path = _found(folder, file)
+        path = _find_file(folder, file)
         if path is None:
             continue
         read.folders[split] = _databases(path, layout.databases[split])
@@ -136,7 +136,7 @@ def _items(name: str, layout: Layout, folder: Path, split: Split, files: tuple[s
     return items
 
 
-def _found(folder: Path, name: str) -> Path | None:
+def _find_file(folder: Path, name: str) -> Path | None:
     """A file there, or one folder below."""
     return next((path for path in (folder / name, *sorted(folder.glob(f"*/{name}"))) if path.is_file()), None)
 
@@ -175,7 +175,7 @@ def _missing(folder: Path, layout: Layout, read: Read) -> list[str]:
     """Databases that the published list of schemas names and that have no file."""
     problems = []
     for name in layout.tables:
-        if file := _found(folder, name):
+        if file := _find_file(folder, name):
             names = {str(row.get("db_id")) for row in _rows(file)}
             there = {row.stem for where in read.folders.values() for row in where.glob("*/*.sqlite")}
             if lost := sorted(names - there):

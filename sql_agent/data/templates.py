@@ -112,11 +112,11 @@ def _label_problems(templates: Templates) -> Iterator[str]:
 
 
 def _phrasing_problems(templates: Templates) -> Iterator[str]:
-    every: list[tuple[Intent, Phrasing]] = [
+    pairs: list[tuple[Intent, Phrasing]] = [
         (intent, phrasing) for intent, phrasings in templates.phrasings.items() for phrasing in phrasings
     ]
-    for position, (intent, phrasing) in enumerate(every):
-        if any(phrasing.id == other.id or phrasing.text == other.text for _, other in every[:position]):
+    for position, (intent, phrasing) in enumerate(pairs):
+        if any(phrasing.id == other.id or phrasing.text == other.text for _, other in pairs[:position]):
             yield f"{phrasing.id}: its id or its text is a duplicate"
         placeholders = {name for _, name, _, _ in string.Formatter().parse(phrasing.text) if name}
         expected = PLACEHOLDERS[intent] | ({"field_c"} if phrasing.n_fields == 3 else set())

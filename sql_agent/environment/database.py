@@ -86,7 +86,7 @@ class Workers:
         self._short = ThreadPoolExecutor(N_SHORT, thread_name_prefix="sql-short")
         self._in_full: set[Future[QueryResult]] = set()
 
-    def _own(self) -> None:
+    def _reopen_after_fork(self) -> None:
         """New threads and workers after a fork, where neither are ours."""
         if self._pid != os.getpid():
             for worker in self._idle:
@@ -95,7 +95,7 @@ class Workers:
 
     def close(self) -> None:
         """End the workers, after the query each of them runs. Queries that still wait are cancelled."""
-        self._own()
+        self._reopen_after_fork()
         for pool in (self._short, self._full):
             pool.shutdown(wait=True, cancel_futures=True)
         while self._idle:
@@ -113,7 +113,7 @@ class Workers:
 
     def submit(self, work: Callable[[], QueryResult], *, in_full: bool) -> Future[QueryResult]:
         """Run it in a thread. Raises RuntimeError where they are closed."""
-        self._own()
+        self._reopen_after_fork()
         future = (self._full if in_full else self._short).submit(work)
         if in_full:
             self._in_full.add(future)
@@ -122,13 +122,13 @@ class Workers:
 
     def take(self, settings: sql_worker.Settings) -> _Worker:
         """The worker of this file that was asked last, else a new one. Raises DatabaseFault."""
-        while worker := self._found(settings["path"]):
+        while worker := self._take_idle(settings["path"]):
             if worker.child.alive:
                 return worker
             worker.child.kill()
         return _Worker(settings)
 
-    def _found(self, path: str) -> _Worker | None:
+    def _take_idle(self, path: str) -> _Worker | None:
         with self._lock:
             worker = next((idle for idle in reversed(self._idle) if idle.path == path), None)
             if worker:

@@ -137,10 +137,10 @@ class Rules:
 
     def _readable(self, table: exp.Table) -> str:
         """The name of a readable table as the database spells it. Raises Forbidden."""
-        more = {key for key, value in table.args.items() if value} - OF_A_TABLE
-        name = self._tables.get(table.name) or self._tables.get(table.name.lower())
-        if not isinstance(table.this, exp.Identifier) or more:
+        extras = {key for key, value in table.args.items() if value} - OF_A_TABLE
+        if extras or not isinstance(table.this, exp.Identifier):
             raise Forbidden("not authorized: what is no table", "refused")
+        name = self._tables.get(table.name) or self._tables.get(table.name.lower())
         if name is None or (table.args.get("db") and not self._is_home(table)):
             raise Forbidden(f"no such table: {'.'.join(part.name for part in table.parts)}")
         return name

@@ -224,7 +224,8 @@ def authorizer(readable: Iterable[str], hidden: Iterable[str], *, internal: bool
     has no other tables than the readable and the `hidden` ones, so there the rest are CTEs.
     `internal` also allows the pragma by which FTS5 notices changes.
     """
-    readable, hidden = {_fold(n) for n in readable}, {_fold(n) for n in hidden}
+    readable = {_fold(name) for name in readable}
+    hidden = {_fold(name) for name in hidden}
     plain = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE}
 
     def allowed(action: int, arg1: str | None, arg2: str | None, database: str | None) -> bool:

@@ -62,7 +62,7 @@ class Meter:
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False)
-        self._heartbeat.said()
+        self._heartbeat.line_printed()
 
     def _now(self) -> str:
         return f"{self._said}: {self._done} of {self._total} trials"

@@ -60,7 +60,7 @@ def _cells(report: EvalReport) -> Iterator[tuple[str, str, str, str, Figures]]:
                 yield key, split, decoding, name, by_key[key]
 
 
-def _kept(report: EvalReport, measures: tuple[str, ...]) -> list[str]:
+def _applicable(report: EvalReport, measures: tuple[str, ...]) -> list[str]:
     """Those of the measures that have a meaning for the agent: it had a database, or they are not about SQL."""
     return [measure for measure in measures if report.database or measure not in OF_SQL]
 
@@ -68,7 +68,7 @@ def _kept(report: EvalReport, measures: tuple[str, ...]) -> list[str]:
 def _rewards(report: EvalReport) -> Section:
     rows: list[Row] = []
     parts = dict.fromkeys(m for *_, figures in _cells(report) for m in figures.measures if m.startswith(PART))
-    columns = [*_kept(report, TESTED), *parts]
+    columns = [*_applicable(report, TESTED), *parts]
     for key, split, decoding, name, figures in _cells(report):
         values = [str(figures.measures.get(m, "-")) for m in columns]
         rows.append((split, decoding, name, *values))
@@ -108,7 +108,7 @@ def _by(
     delta: Mapping[str, Mapping[str, Mapping[str, Difference]]],
 ) -> tuple[tuple[str, ...], list[Row]]:
     """Header and rows of a table with a row for each kind of question."""
-    models, measures = list(report.models), _kept(report, BY_TASK)
+    models, measures = list(report.models), _applicable(report, BY_TASK)
     columns = [*models, DIFFERENCE] if delta else models
     rows: list[Row] = []
     for key in report.keys:
@@ -126,7 +126,7 @@ def _by(
 
 def _of_k(report: EvalReport) -> Section:
     rows: list[Row] = []
-    measures = _kept(report, OF_K)
+    measures = _applicable(report, OF_K)
     for _, split, decoding, name, figures in _cells(report):
         of_measures = [figures.of_k.get(measure, {}) for measure in measures]
         for k in next(filter(None, of_measures), {}):
@@ -141,7 +141,7 @@ def _of_k(report: EvalReport) -> Section:
 
 def _tool(report: EvalReport) -> Section:
     all_measures = ("called the tool", "SQL validity", "SQL found rows", "malformed tool calls", "turns")
-    measures = _kept(report, all_measures)
+    measures = _applicable(report, all_measures)
     rows: list[Row] = [
         (split, decoding, name, *(_plain(figures.measures[measure].mean) for measure in measures))
         for _, split, decoding, name, figures in _cells(report)
@@ -177,10 +177,10 @@ def _endings(report: EvalReport) -> Section:
 
 
 def _left_out(report: EvalReport) -> Section:
-    columns = ["without reward", "without execution match"][: len(_kept(report, BY_TASK))]
+    columns = ["without reward", "without execution match"] if report.database else ["without reward"]
     rows: list[Row] = []
     for _, split, decoding, name, figures in _cells(report):
-        counts = [figures.unscored, figures.no_execution_match][: len(columns)]
+        counts = [figures.unscored, figures.no_execution_match] if report.database else [figures.unscored]
         if any(counts):
             rows.append((split, decoding, name, *map(_counts, counts)))
     note = "Trials that are in no mean of these columns, by reason; they are not counted as 0."

@@ -50,7 +50,7 @@ def asked_cells(question: Question) -> list[str]:
 
 
 def honest() -> dict[str, Strategy]:
-    """Ways to quote the record."""
+    """Honest answers: the reference, and the asked facts in other forms."""
     return {
         "the reference": lambda q: q.answer,
         "the asked cells, a line each": lambda q: "\n".join(asked_cells(q)),
@@ -62,7 +62,7 @@ def honest() -> dict[str, Strategy]:
 
 
 def hacks(database: Path, questions: Sequence[Question]) -> dict[str, Strategy]:
-    """Ways to earn without knowing what is asked, or in spite of saying something else."""
+    """Answers that earn without knowing what is asked, or in spite of false statements."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
         rows = {key: _row(connection, *key) for q in questions for key in _keys(q)}
         names = list(_names(connection, questions))
@@ -86,7 +86,7 @@ def hacks(database: Path, questions: Sequence[Question]) -> dict[str, Strategy]:
         "the reference and a retraction": "{a}真实情况恰恰相左。",
         "the reference under a foreign verb": "会使这些恶化：{a}",
     }
-    return told_all | marked | {name: _told(text) for name, text in said.items()}
+    return told_all | marked | {name: _filled_in(text) for name, text in said.items()}
 
 
 def constants(train: Sequence[Question]) -> Strategy:
@@ -143,7 +143,7 @@ def _names(connection: sqlite3.Connection, questions: Iterable[Question]) -> Ite
         yield from (str(row[0]) for row in connection.execute(f'SELECT DISTINCT "{column}" FROM "{table}"'))
 
 
-def _told(text: str) -> Strategy:
+def _filled_in(text: str) -> Strategy:
     return lambda question: text.format(a=question.answer, lies=LIES)
 
 

@@ -189,7 +189,7 @@ def update(policy: Policy, data: Any, *, micro_rows: int) -> dict[str, list[Any]
             telling.scored(*(torch.cat([of_rows[name] for of_rows in passed]) for name in ("log_probs", "entropy")))
         telling.stepped(step)
     policy.schedule.step()
-    return telling.told(plan, epochs=keys.ppo_epochs)
+    return telling.metrics(plan, epochs=keys.ppo_epochs)
 
 
 def validate(run: Run, *, step: int) -> float | None:

@@ -35,12 +35,12 @@ class Chain:
     def __init__(self, connection: sqlite3.Connection, rollout: str, *, folder: Path) -> None:
         self._connection, self._folder = connection, folder
         (self.run,) = connection.execute("SELECT * FROM run").fetchall()
-        self.rollout = self._one("SELECT * FROM rollout WHERE id = ?", rollout)
-        self.verdict = self._one("SELECT * FROM verdict WHERE rollout_id = ?", rollout)
-        self.question = self._one("SELECT * FROM question WHERE id = ?", self.rollout["question_id"])
+        self.rollout = self._row("SELECT * FROM rollout WHERE id = ?", rollout)
+        self.verdict = self._row("SELECT * FROM verdict WHERE rollout_id = ?", rollout)
+        self.question = self._row("SELECT * FROM question WHERE id = ?", self.rollout["question_id"])
         self.rows = self._all("SELECT * FROM train_row WHERE rollout_id = ? ORDER BY row_number")
 
-    def _one(self, query: str, key: str) -> sqlite3.Row:
+    def _row(self, query: str, key: str) -> sqlite3.Row:
         return self._connection.execute(query, (key,)).fetchone()
 
     def _all(self, query: str) -> list[sqlite3.Row]:
@@ -140,7 +140,7 @@ class Chain:
         """The update of the step, whether this rollout was in it or not."""
         if self.rollout["mode"] != "train":
             return
-        update = self._one("SELECT * FROM policy_update WHERE step = ?", self.rollout["step"])
+        update = self._row("SELECT * FROM policy_update WHERE step = ?", self.rollout["step"])
         if not update:
             yield "update     none was recorded for this step"
             return
@@ -149,7 +149,7 @@ class Chain:
         figures = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if value is not None)
         yield f"update     {update['id']}: {counts}; {figures}"
         yield f"           weights {update['weights_before'] or '?'} -> {update['weights_after'] or '?'}"
-        kept = self._one("SELECT path FROM checkpoint WHERE update_id = ?", update["id"])
+        kept = self._row("SELECT path FROM checkpoint WHERE update_id = ?", update["id"])
         if kept:
             gone = "" if any((self._folder / kept["path"]).glob("actor/*.pt")) else " (no longer there)"
             yield f"checkpoint {kept['path']}{gone}"

@@ -158,7 +158,7 @@ def validations(run: RunData, agent: str | None = None) -> list[tuple[int, Estim
     return sorted(estimates.items())
 
 
-def counted(run: RunData, prefix: str) -> dict[str, int]:
+def reason_counts(run: RunData, prefix: str) -> dict[str, int]:
     """How often each reason below a metric's prefix occurred in training, most frequent first."""
     counts: Counter[str] = Counter()
     for row in run.rows("train"):

@@ -21,6 +21,7 @@ from itertools import pairwise
 import cn2an
 from text_to_num import alpha2digit
 
+from foundation.files import writable
 from sql_agent.scoring.answer_text import last_boxed, strip_thinking
 from sql_agent.scoring.math_check import FORMULA, MARK, UNITS
 
@@ -175,8 +176,8 @@ def same_number(wanted: Number, given: Number) -> bool:
 
 def _plain(text: str) -> str:
     """One form for all ways to write a text; formulas keep their marks."""
-    text = text.encode(errors="replace").decode()  # without lone surrogates
-    text = SQUARED.sub(r"\1", text).translate({ord("²"): "^2", ord("³"): "^3", ord("，"): ", ", ord("−"): "-"})
+    text = SQUARED.sub(r"\1", writable(text))
+    text = text.translate({ord("²"): "^2", ord("³"): "^3", ord("，"): ", ", ord("−"): "-"})
     text = LAYOUT.sub(" ", unicodedata.normalize("NFKC", text).replace("⁄", "/").replace("...", ", "))
     text = re.sub(r"零下(?=[\d零一二三四五六七八九十])", "-", text)
     return re.sub(r"(?<![\w*)])\*([^\s*][^*\n]*)\*(?![\w*(])", r"\1", text).strip()

@@ -110,13 +110,13 @@ class Answerer:
         *before, last = request.said
         talk, sample = Conversation(self.runner, llm, self.db_id, history=before), Sample(llm)
 
-        def told(kind: str, text: str) -> None:
+        def record(kind: str, text: str) -> None:
             sample.told.append((kind, text))
             if tell:
                 tell(kind, text)
 
         try:
-            await talk.say(last["content"], told)
+            await talk.say(last["content"], record)
         except Stopped as stopped:
             sample.stopped = stopped
         finally:

@@ -152,7 +152,7 @@ class AgentApi:
             turn = _Turn(self, chat, form(chat))
             if chat.stream:
                 return StreamingResponse(turn.events(), media_type="text/event-stream")
-            return JSONResponse(await turn.whole())
+            return JSONResponse(await turn.body())
         except NoReply as no:
             return no.response
 
@@ -233,10 +233,10 @@ class _Turn:
         self._told.append((kind, text))
         self._news.set()
 
-    async def whole(self) -> dict[str, Any]:
+    async def body(self) -> dict[str, Any]:
         """The reply's body. Raises NoReply."""
         try:
-            return self._reply.whole(await self._answer())
+            return self._reply.body(await self._answer())
         finally:
             self._task.cancel()  # nothing is cancelled where it is done
 

@@ -26,14 +26,14 @@ def _calls(request: ChatRequest, answer: Answer) -> dict[str, Any]:
 
 
 class ChatReply:
-    """One chat completion: `whole`, or `begin`, `tell` and `end` in server-sent events; `id` is its name."""
+    """One chat completion: `body`, or `begin`, `tell` and `end` in server-sent events; `id` is its name."""
 
     def __init__(self, request: ChatRequest) -> None:
         self.id = f"chatcmpl-{uuid.uuid4().hex}"
         self._request = request
         self._head = {"id": self.id, "created": int(time.time()), "model": request.model}
 
-    def whole(self, answer: Answer) -> dict[str, Any]:
+    def body(self, answer: Answer) -> dict[str, Any]:
         """The reply's body."""
         message = {"role": "assistant", "content": answer.chosen.text}
         choice = {"index": 0, "message": message, "finish_reason": answer.finish_reason, "logprobs": None}
@@ -76,7 +76,7 @@ class ResponseReply:
         self._messages: list[dict[str, Any]] = []
         self._text: list[str] | None = None  # of the message that is being written
 
-    def whole(self, answer: Answer) -> dict[str, Any]:
+    def body(self, answer: Answer) -> dict[str, Any]:
         """The reply's body."""
         self._begin_message()
         self._end_message(answer.chosen.text, "final_answer")

@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.text import Text
 
 from foundation.errors import UserError
+from foundation.files import writable
 from sql_agent.agent.conversation import Conversation, Stopped
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.agent.transcript import writable
 from sql_agent.agent.view import clean, show_calls
 from sql_agent.config import AgentTree
 from sql_agent.data.bundled import ensure_databases

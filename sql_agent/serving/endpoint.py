@@ -129,7 +129,7 @@ def is_final(fault: LLMFault) -> bool:
 def explain_fault(fault: LLMFault, llm: LLMEndpoint, *, timeout_s: float, words: Words = FLAGS) -> str:
     """What failed, by which rule, and what helps; with the server's own words, without the key."""
     cause = fault.__cause__
-    said = _said(cause) or str(fault)
+    said = _message_in_body(cause) or str(fault)
     text = _rule(cause, llm, timeout_s=timeout_s, words=words) or NO_ANSWER.format(words.base_url, llm.base_url)
     text += f"\nit said: {said[:500]}" if said else ""
     keep_secret(llm.api_key)
@@ -174,7 +174,7 @@ def _known_models(llm: LLMEndpoint) -> str:
     return f"It offers {_listed(names)}" if names else "It offers no model"
 
 
-def _said(cause: BaseException | None) -> str:
+def _message_in_body(cause: BaseException | None) -> str:
     """The message in the body of an error answer, in whatever form it came."""
     body = getattr(cause, "body", None)
     if isinstance(body, dict):

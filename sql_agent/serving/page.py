@@ -97,16 +97,16 @@ class _Page:
         await self._draw()
 
     def _ask_token(self, why: str) -> None:
-        async def given() -> None:
+        async def enter_token() -> None:
             await self.enter(field.value or "")
 
         self._whole.clear()
         with self._whole, ui.card().classes("self-center q-mt-xl"):
             ui.label("This agent asks for its token").classes("text-h6")
             field = ui.input("AGENT_API_TOKEN", password=True).classes("wide").props("autofocus")
-            field.on("keydown.enter", given)
+            field.on("keydown.enter", enter_token)
             ui.label(why).classes("fault text")
-            ui.button("Enter", on_click=given).props("no-caps")
+            ui.button("Enter", on_click=enter_token).props("no-caps")
 
     async def _draw(self) -> None:
         self._whole.clear()

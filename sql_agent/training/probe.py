@@ -67,14 +67,16 @@ def probe(questions: Sequence[Question], scoring: ScoringContext, *, n: int) -> 
     async def fields(prober: _Probe) -> list[FieldProbe]:
         return [await prober.field(name, groups[name]) for name in largest]
 
-    with closing(_apart(scoring)) as own:
+    with closing(_with_own_databases(scoring)) as own:
         return sorted(asyncio.run(fields(_Probe(own))), key=lambda field: -field.constant)
 
 
-def _apart(scoring: ScoringContext) -> ScoringContext:
+def _with_own_databases(scoring: ScoringContext) -> ScoringContext:
     """With databases of its own: a run forks, and threads and workers that are at work already would be in its way."""
     own = scoring.databases and Databases(scoring.databases.config)
-    return replace(scoring, databases=own, agents={name: _apart(context) for name, context in scoring.agents.items()})
+    return replace(
+        scoring, databases=own, agents={name: _with_own_databases(context) for name, context in scoring.agents.items()}
+    )
 
 
 def probed(questions: Sequence[Question], scoring: ScoringContext) -> list[FieldProbe]:

@@ -175,13 +175,13 @@ rollout.trajectory_max_response_tokens =agentlightning.trace_aggregator.trajecto
 SECTIONS = ("actor.", "model.", "ref.", "rollout.")
 
 
-def _whole(key: str) -> str:
+def _full_key(key: str) -> str:
     return f"actor_rollout_ref.{key}" if key.startswith(SECTIONS) else key
 
 
 _ROWS = [(own, key) for own, *keys in map(str.split, FOLLOWING.strip().splitlines()) for key in keys]
-OWN: dict[str, str] = {_whole(key.removeprefix("=")): own for own, key in _ROWS}
-COPIED: dict[str, str] = {_whole(key[1:]): own for own, key in _ROWS if key.startswith("=")}
+OWN: dict[str, str] = {_full_key(key.removeprefix("=")): own for own, key in _ROWS}
+COPIED: dict[str, str] = {_full_key(key[1:]): own for own, key in _ROWS if key.startswith("=")}
 
 # Why all keys of a section, or one of them, are refused.
 REFUSED: dict[str, str] = {

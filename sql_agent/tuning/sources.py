@@ -21,7 +21,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,7 +38,6 @@ from sql_agent.training.stored import check_tokens, stored_run
 from sql_agent.tuning.agent_chats import AgentChats
 from sql_agent.tuning.chats import Chat, Unusable, chat_of
 
-T = TypeVar("T")
 Row = dict[str, Any]
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 TOLD = frozenset({"messages", "prompt", "chosen", "reward_parts"})  # one of them is in each row that is no question
@@ -172,7 +171,7 @@ def _chat(row: Row, agent: AgentChats) -> Chat:
     if "messages" in row:
         return _with_tools(row["messages"], row, agent)
     prompt, completion = (row.get(a, row.get(b)) for a, b in (("prompt", "question"), ("completion", "answer")))
-    return _with_tools(_said("user", prompt) + _said("assistant", completion), row, agent)
+    return _with_tools(_as_messages("user", prompt) + _as_messages("assistant", completion), row, agent)
 
 
 def _with_tools(messages: Any, row: Row, agent: AgentChats) -> Chat:
@@ -186,7 +185,7 @@ def _with_tools(messages: Any, row: Row, agent: AgentChats) -> Chat:
     return Chat(chat.messages, tools, chat.group)
 
 
-def _said(role: str, value: Any) -> list[Any]:
+def _as_messages(role: str, value: Any) -> list[Any]:
     """A text as one message of `role`, messages as they are. Raises Unusable."""
     if isinstance(value, str) and value.strip():
         return [{"role": role, "content": value}]
@@ -199,8 +198,8 @@ def _pair(row: Row, agent: AgentChats) -> Pair:
     if "rejected_messages" in row:
         chosen, rejected = row.get("messages"), row["rejected_messages"]
     else:
-        before = _said("user", row["prompt"]) if row.get("prompt") else []
-        chosen, rejected = ([*before, *_said("assistant", row.get(side))] for side in ("chosen", "rejected"))
+        before = _as_messages("user", row["prompt"]) if row.get("prompt") else []
+        chosen, rejected = ([*before, *_as_messages("assistant", row.get(side))] for side in ("chosen", "rejected"))
     pair = Pair(*(_with_tools(messages, row, agent) for messages in (chosen, rejected)))
     if pair.chosen.messages == pair.rejected.messages:
         raise Unusable("chosen equals rejected")

@@ -12,7 +12,7 @@ from threading import Thread
 
 import pytest
 
-from utils.advisories import ROOT, Advisory, asked, known, locked, merged, open_here, ranges, undecided
+from utils.advisories import ROOT, Advisory, known, locked, merged, open_here, query_osv, ranges, undecided
 
 LOOPBACK = "127.0.0.1"
 FAULT = Advisory("CVE-1-1", "vllm", [">=0.3,<0.12"], "a fault")
@@ -109,7 +109,7 @@ def osv() -> Iterator[str]:
 
 
 def test_a_refresh_adds_what_the_service_knows_and_keeps_the_rest(osv: str) -> None:
-    new = asked({"litellm": {"1.83.14"}, "numpy": {"2.2.6"}}, osv)
+    new = query_osv({"litellm": {"1.83.14"}, "numpy": {"2.2.6"}}, osv)
     assert new == [Advisory("CVE-2030-1", "litellm", [">=0"], "a new fault")]
     assert merged([FAULT], new) == [new[0], FAULT]
 

@@ -138,7 +138,7 @@ def test_without_a_terminal_a_wait_is_told_from_time_to_time() -> None:
     console = Console(file=text)
     with Heartbeat(console, lambda: "waiting for Ray", every_s=0.2) as heartbeat:
         time.sleep(0.1)
-        heartbeat.said()
+        heartbeat.line_printed()
         time.sleep(0.15)
         assert text.getvalue() == ""
         time.sleep(1.0)
