@@ -74,7 +74,7 @@ in that order|in this order|as follows|you are welcome|have a nice day|好的|�
 """
 SOURCE = re.compile(
     r"^(?:(?:according to|based on|judging by|going by|per|from|looking at|after|as (?:per|far as|the)|in our|in the)\b"
-    r"|[根依]据|[按依]照|以上|通过(?:执行|运行|查询)|[按据从经查])"
+    r"|[根依]据|[按依]照|通过(?:执行|运行|查询)|[按据从经查])"
 )
 
 

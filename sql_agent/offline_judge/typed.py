@@ -331,8 +331,10 @@ class _Told:
         for asks, says in BOUNDS:
             clause = re.sub(says, " ", clause) if re.search(asks, self._asked) else clause
         denials = {*_denials(clause)} - self._doubted
-        if self._is_negative:  # "have no room" of who lacks one
-            denials, clause = set[str](), OR.sub("# #", clause.replace("not find", ""))
+        if self._is_negative:  # "have no room" of who lacks one; without a truth or that word it denies the answer
+            is_asked = "#" in clause or any(stem(word) in clause for word in self._denied)
+            denials = set[str]() if is_asked else {*DENIALS.findall(clause)}
+            clause = OR.sub("# #", clause.replace("not find", ""))
         doubts = {*DOUBTS.findall(clause)} - (NEAR if not AT_TRUTH.search(clause) else set())
         theirs = {stem(word) for words in OF_TRUTH.findall(clause) for word in words if word}
         is_another = self._truth.kind == "name" and not theirs <= _content(self._asked)

@@ -331,3 +331,45 @@ def test_a_bullet_before_a_number_and_the_name_of_a_column_are_layout() -> None:
     answer = "检查：\n- 1、甲状腺检查；\n- 2、胸片\n护理：\n- 1、休息"
     found = grade(question="请介绍该记录的全部内容。", reference="", answer=answer, evidence=cells)
     assert found and found.value >= 0.9
+
+
+DOSES = "①1～5岁儿童：一次50mg，睡前服用。<br/>②老年人：一次20mg，整片吞服。<br/>③疗程一般为12日。"
+REACTIONS = "<ul><li>罕见：口干、抽搐</li><li>常见：水肿、呕吐</li><li>停药后可自行消失</li></ul>"
+
+
+@pytest.mark.parametrize("name", ["阿司匹林肠溶片", "盐酸莫西沙星片", "非洛地平缓释片"])
+@pytest.mark.parametrize(
+    "told",
+    [
+        "{0}的用法用量：{1}\n{0}的不良反应：{2}",
+        "## {0}用法用量\n- {1}\n\n## {0}不良反应\n- {2}",
+        "**用法用量**\n-\u00a0{1}\n**不良反应**\n-\u00a0{2}",
+    ],
+)
+def test_cells_that_are_quoted_whole_are_told_of_their_columns(name: str, told: str) -> None:
+    cells = [Cell(DOSES, "1", "用法用量"), Cell(REACTIONS, "1", "不良反应")]
+    plain = [re.sub(r"(?:<[^>]+>)+", "\n", cell.text).strip() for cell in cells]
+    reference = f"{name}的用法用量：{plain[0]}\n{name}的不良反应：{plain[1]}"
+
+    def value(first: str, second: str) -> float:
+        answer = told.format(name, first, second)
+        found = grade(
+            question=f"{name}有哪些用法用量，不良反应如何？", reference=reference, answer=answer, evidence=cells
+        )
+        return found.value if found else -1.0
+
+    assert value(*plain) >= 0.9
+    assert value(*plain[::-1]) <= 0.1
+
+
+@pytest.mark.parametrize(
+    "reference", ["口干和抽搐比较少，水肿、呕吐多一些，停了药就会好。", "Dry mouth is rare; it goes by itself."]
+)
+def test_the_reference_itself_is_right_in_whatever_words(reference: str) -> None:
+    for answer in (reference, reference.replace("，", ", ")):
+        found = grade(question="有哪些不良反应？", reference=reference, answer=answer, evidence=[REACTIONS])
+        assert found and found.value == 1.0
+    found = grade(
+        question="有哪些不良反应？", reference=reference, answer=f"{reference}以上不实。", evidence=[REACTIONS]
+    )
+    assert found and found.value < 0.25

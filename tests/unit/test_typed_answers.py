@@ -535,3 +535,20 @@ def earned(question: str, cells: Sequence[str], answer: str) -> float:
     verdict = grade(question=question, reference="", answer=answer, evidence=found, kind=kind)
     assert verdict, cells
     return verdict.value
+
+
+@pytest.mark.parametrize(
+    ("end", "value"),
+    [
+        ("Let me know if you need anything else!", 1),
+        ("Feel free to ask if you have further questions. Hope this helps.", 1),
+        ("如果您还有其他问题，请随时告诉我。", 1),
+        ("Let me know if you need more, since this is not right.", 0),
+        ("Let me know if Ivan Calloway could help.", 0),
+        ("If you need more help, it may be 6.", 0),
+        ("If you need help help help. " * 500 + "Or 6?", 0),  # in linear time
+    ],
+)
+def test_an_offer_at_the_end_costs_nothing_and_hides_nothing(end: str, value: int) -> None:
+    found = grade(question="How many cats live here?", reference="", evidence=["5"], answer=f"5 cats live here. {end}")
+    assert found and found.value == value
