@@ -35,16 +35,17 @@ CLOSED = frozenset(map(normalise, PHRASES.split()))
 
 @dataclass(frozen=True)
 class Exam:
-    """What is asked; words are spelt. `names` tell sections apart, those of `labels` only where a clause begins;
-    `wholes` are texts of many facts, `prose` is what the reference says in other words (its texts -> what is its own in
-    them), `axes` are what a cell ties together (its labels, the rows and the columns of its tables: a heading -> the
-    facts under it), `headings` all of these, `times` counts how often the evidence says a word, `lexicon` holds facts
-    and free words, `echoes` those of the question."""
+    """What is asked; words are spelt. `names` (read by `callers`) tell sections apart, those of `labels` only where a
+    clause begins; `wholes` are texts of many facts, `prose` is what the reference says in other words (its texts ->
+    what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns of its tables:
+    a heading -> the facts under it), `headings` all of these, `times` counts how often the evidence says a word,
+    `lexicon` holds facts and free words, `echoes` those of the question."""
 
     question: str
     reference: str
     facts: list[Fact]
     names: Names
+    callers: Lexicon
     labels: set[str]
     of_form: dict[str, list[int]]
     wholes: dict[str, list[str]]
@@ -116,6 +117,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         reference=reference,
         facts=facts,
         names={spell(name): sections for name, sections in names.items()},
+        callers=Lexicon(names),
         labels={spell(name) for name in (*names, *headings) if JUDGING.search(name)} - {*of_form},
         of_form=of_form,
         wholes=wholes,

@@ -204,10 +204,10 @@ class _Reading:
             for part in dict.fromkeys(exam.wholes[word]):
                 self._quote(part, exam.of_form[part], tells=False)
             return None
-        name = max((name for name in exam.names if name in word), key=len, default="")
-        if name and exam.question not in word:  # a label names what a name in it names; the question again names nobody
-            sections = exam.names[name]
-            self._named = [*(told for told in self._named if told != sections), sections]
+        if exam.question not in word:  # a label names what the names in it name; the question again names nobody
+            told = [exam.names[name] for name in sorted((name for *_, name in exam.callers.read(word)[0]), key=len)]
+            told = told if told and frozenset.intersection(*told) else told[-1:]  # of several things the longest name
+            self._named = [*(sections for sections in self._named if sections not in told), *told]
 
     def _is_heading(self, before: str, following: str) -> bool:
         """Whether a word between these begins a clause, or ends a line behind words of the question."""

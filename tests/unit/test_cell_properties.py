@@ -373,3 +373,23 @@ def test_the_reference_itself_is_right_in_whatever_words(reference: str) -> None
         question="有哪些不良反应？", reference=reference, answer=f"{reference}以上不实。", evidence=[REACTIONS]
     )
     assert found and found.value < 0.25
+
+
+def test_a_label_of_a_thing_and_a_column_names_both() -> None:
+    texts = ["18个月", "过量可引起呕吐", "24个月", "过量可引起肌痛"]
+    cells = [
+        Cell(text, row, column) for text, row, column in zip(texts, "1122", ["validity", "overdose"] * 2, strict=True)
+    ]
+    label = "{}的{}：{}".format
+
+    def told(columns: list[str]) -> str:
+        names = ["复方甘草片", "复方甘草片", "对乙酰氨基酚片", "对乙酰氨基酚片"]
+        return "\n".join(map(label, names, columns * 2, texts))
+
+    def value(answer: str) -> float:
+        question = "比较复方甘草片和对乙酰氨基酚片的有效期与药物过量。"
+        found = grade(question=question, reference=told(["有效期", "药物过量"]), answer=answer, evidence=cells)
+        return found.value if found else -1.0
+
+    assert value(f"您好，{told(['有效期', '药物过量'])}") >= 0.9
+    assert value(told(["药物过量", "有效期"])) <= 0.1
