@@ -82,8 +82,9 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     bare_words = Lexicon(CLOSED)
     naming = Lexicon(part for part in parts(question) if bare_words.read(part)[1])
     names = labelled(_named(reference, naming), record, naming, facts)
-    if not names and cells:
-        names = compared(question, cells, facts, known)
+    told_apart = {frozenset(name for name in names if fact.section in names[name]) for fact in facts}
+    if cells and len(told_apart) < len({fact.section for fact in facts}):
+        names = compared(question, cells, facts, known) | names
     if facts:
         free |= {
             *_relations(question),

@@ -144,7 +144,8 @@ class _Reading:
             begin = 0 if not after else ends.end() if ends else until
             first, sentence, last = (bisect_left(starts, place) for place in (after, begin, until))
             told = " ".join(self._text[start:end] for start, end in unknown[sentence:last])
-            left += unknown[first : sentence if is_frame(self._text[begin:until], told) else last]
+            tells = self._text[begin : unknown[last - 1][1]] if sentence < last else ""
+            left += unknown[first : sentence if is_frame(tells, told) else last]
         return left
 
     def is_torn(self, axis: dict[str, frozenset[int]]) -> bool:

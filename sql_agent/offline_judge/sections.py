@@ -16,7 +16,7 @@ from os.path import commonprefix
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 
 PART_END = re.compile(  # no \b: beside Chinese there is no blank
-    r"的|包括|[;。?!:]|,(?! ?(?:and|or|as)(?![a-z]))"
+    r"的|包括|(?<![存所现正])在|[;。?!:]|,(?! ?(?:and|or|as)(?![a-z]))"
     r"|(?<!\band )(?<!\bor )(?<!\bthat )(?<!\bthose )(?<!\bas )(?<![a-z])(?:of|for|in)(?![a-z])"
 )
 JOINT = re.compile(  # stands between things that are compared
@@ -29,7 +29,8 @@ ORDER = re.compile(  # what is asked for has an order
 )
 MIN_RUN_CHARS, MAX_RUN = 2, 24
 ASK_END = re.compile(  # between two questions
-    r"[?;]\s*(?:and |而|那么?)?|,\s*(?:and |而|那么?)?(?=(?:how|what|which|who|when|where)\b)|,(?=[^,?]*呢\??$)"
+    r"[?;]\s*(?:and |而|那么?|(?:另外|此外|还有),?)?"
+    r"|,\s*(?:and |而|那么?)?(?=(?:how|what|which|who|when|where)\b)|,(?=[^,?]*呢\??$)"
 )
 ASKING = re.compile(r"^(?:how|what|which|who|when|where)\b|呢|什么|如何|怎|哪|多少|几")
 Item = tuple[str, str]  # its label, and what it says
@@ -87,11 +88,12 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact], known:
         names = _names({n: [cells[n].column] for n in asked})
         ways.pop()
     for things, is_whole in _things(question):
+        way = next((way for way in ways if not len(set(way)) % len(things)), None)
+        things = [re.sub("^.*的", "", thing) for thing in things] if is_whole and way is columns else things
         runs = {n: list(_ends(thing, n or is_whole, len(things))) for n, thing in enumerate(things) if len(things) > 1}
         named = _names(runs)
         own = {run: min(named[run]) for run in named if sum(spell(run) in spell(thing) for thing in things) == 1}
         both = any(len({n for run, n in own.items() if spell(run) in spell(item)}) > 1 for item in known)
-        way = next((way for way in ways if not len(set(way)) % len(things)), None)
         if way and {*own.values()} == {*runs} and runs and not both:
             ways.remove(way)
             groups = list(dict.fromkeys(way))

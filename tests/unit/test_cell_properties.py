@@ -393,3 +393,50 @@ def test_a_label_of_a_thing_and_a_column_names_both() -> None:
 
     assert value(f"您好，{told(['有效期', '药物过量'])}") >= 0.9
     assert value(told(["药物过量", "有效期"])) <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("question", "label"),
+    [
+        ("子宫肌瘤与2型糖尿病在检查和概述上有什么区别？", "{}的{}"),
+        ("Compare 子宫肌瘤 and 2型糖尿病 in terms of 检查 and 概述.", "{}, its {}"),
+    ],
+)
+@pytest.mark.parametrize("reference", ["{}", "就{1}来说，主要是：{0}"])
+def test_things_and_columns_are_both_told_apart(question: str, label: str, reference: str) -> None:
+    texts = ["可见蛋白尿", "一种皮肤疾病", "血清铁升高", "一种呼吸疾病"]
+    names, columns = ["子宫肌瘤", "子宫肌瘤", "2型糖尿病", "2型糖尿病"], ["检查", "概述"] * 2
+    cells = [Cell(text, row, column) for text, row, column in zip(texts, "1122", columns, strict=True)]
+    whole = "\n".join(map(reference.format, texts, columns))
+
+    def value(order: list[int]) -> float:
+        lines = (f"{label.format(names[n], columns[n])}：{texts[i]}" for n, i in enumerate(order))
+        found = grade(question=question, reference=whole, answer="\n".join(lines), evidence=cells)
+        return found.value if found else -1.0
+
+    assert value([0, 1, 2, 3]) >= 0.9
+    assert value([2, 3, 0, 1]) <= 0.1
+    assert value([1, 0, 3, 2]) <= 0.1
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "{0}的护理：{1}\n{0}的症状：{2}\n如需更多信息，请随时告诉我。",
+        "您好！根据数据库查询结果：\n{0}的症状：{2}\n{0}的护理：{1}",
+        "| 名称 | 内容 |\n|---|---|\n| 护理 | {1} |\n| 症状 | {2} |",
+        "| name | content |\n|---|---|\n| {0}的护理 | {1} |\n| {0}的症状 | {2} |",
+    ],
+)
+@pytest.mark.parametrize("then", ["另外症状呢", "症状呢", "症状又有哪些"])
+def test_a_second_question_asks_for_another_column_of_the_same_thing(told: str, then: str) -> None:
+    name, texts = "冠状动脉粥样硬化性心脏病", ["每2h测量体温", "胸闷、乏力"]
+    cells = [Cell(text, "1", column) for text, column in zip(texts, ("nursing", "symptoms"), strict=True)]
+
+    def value(*texts: str) -> float:
+        answer = told.format(name, *texts)
+        found = grade(question=f"{name}的护理是什么？{then}？", reference="", answer=answer, evidence=cells)
+        return found.value if found else -1.0
+
+    assert value(*texts) >= 0.9
+    assert value(*texts[::-1]) <= 0.1
