@@ -29,7 +29,7 @@ from sql_agent.offline_judge.tables import Told, is_torn
 from sql_agent.offline_judge.typed import kind_of_texts, truth_of, typed_value
 from sql_agent.records import AnswerType
 
-SENTENCE_END = re.compile(r"[.!?;\n。]")
+SENTENCE_END, FRAME_END = re.compile(r"[.!?;\n。]"), re.compile(r"[:;,、\n]")
 CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
 FREE_MENTIONS = 2  # a summary may repeat what was said
@@ -144,7 +144,8 @@ class _Reading:
             begin = 0 if not after else ends.end() if ends else until
             first, sentence, last = (bisect_left(starts, place) for place in (after, begin, until))
             told = " ".join(self._text[start:end] for start, end in unknown[sentence:last])
-            tells = self._text[begin : unknown[last - 1][1]] if sentence < last else ""
+            stop = FRAME_END.search(self._text, unknown[last - 1][1], until) if sentence < last else None
+            tells = self._text[begin : stop.start() if stop else until]
             left += unknown[first : sentence if is_frame(tells, told) else last]
         return left
 
@@ -313,7 +314,8 @@ def by_column(text: str, names: Collection[str]) -> str:
             columns: list[list[str]] = [[] for _ in max(rows, key=len)]
             corner = 0 if rows[0][0].strip() else 1
             for n, row in enumerate(rows):  # each cell after the first of its row
-                head = f"{row[corner]}:" if n and not named[corner] else ""
+                is_head = n and not named[corner] and re.search(r"[^\W\d]", row[corner])  # and no number of the row
+                head = f"{row[corner]}:" if is_head else ""
                 for column, cell in zip(columns, row, strict=False):
                     column.append(f"{head}{cell}" if re.search(r"\w", cell) else cell)
             rows, joint = columns, "\n"
