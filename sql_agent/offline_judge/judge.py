@@ -309,7 +309,7 @@ def by_column(text: str, names: Collection[str]) -> str:
     lines: list[str] = []
     for _, block in groupby(text.split("\n"), lambda line: "|" in line):
         rows, joint = [line.split("|") for line in block], "|"
-        named = [any(name in spell(normalise(cell)) for name in names) for cell in rows[0]]
+        named = [any(name in cell for name in names) for cell in map(spell, map(normalise, rows[0]))]
         if sum(named) > 1:
             columns: list[list[str]] = [[] for _ in max(rows, key=len)]
             corner = 0 if rows[0][0].strip() else 1

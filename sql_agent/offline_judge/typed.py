@@ -97,6 +97,7 @@ TIMES = "年月日天季度份周期次场"
 DEFINITE = ("这", "该", "本", "此", "其")
 SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
 ROUNDED = {"about", "around", "approximately", "roughly", "约", "大约", "左右"}
+IS_ROUNDED = re.compile(r"(?:\b(?:about|around|approximately|roughly)|约)[ =:]{0,2}\d|\d[^\d,;。]{0,6}左右")
 BOUNDS = (  # how a question asks for a bound itself, not for something of the largest one, and how an answer says it
     (
         r"^what(?: is|'s| was)? the (?:max(?:imum)?|most)\b|^how \w+(?: \w+){0,2} can\b|\bat most\W*$"
@@ -507,7 +508,7 @@ def _forms(value: str, kind: AnswerType, asked: str, said: str) -> list[str]:
     if kind == "number" and number:
         forms = [value, number[0], *in_full]
         decimals = len(number[0].partition(".")[2])
-        if decimals > (1 if any(word in said for word in ROUNDED) else 3):  # more are rarely written in full
+        if decimals > (1 if IS_ROUNDED.search(said) else 3):  # more are rarely written in full
             forms += [f"{round(float(number[0]), digits):.10g}" for digits in range(1, min(decimals, 5))]
         forms += [f"{float(number[0]) * 100:.10g} percent"] if abs(float(number[0])) <= 1 and "." in number[0] else []
         return forms

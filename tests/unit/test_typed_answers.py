@@ -552,3 +552,18 @@ def earned(question: str, cells: Sequence[str], answer: str) -> float:
 def test_an_offer_at_the_end_costs_nothing_and_hides_nothing(end: str, value: int) -> None:
     found = grade(question="How many cats live here?", reference="", evidence=["5"], answer=f"5 cats live here. {end}")
     assert found and found.value == value
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        ("The average price is about 3.1 dollars.", 1),
+        ("平均价格为3.1元左右。", 1),
+        ("Here is the information about the price: it is 3.1 dollars.", 0),
+        ("The average price is 3.1 dollars.", 0),
+    ],
+)
+def test_a_number_may_be_rounded_where_the_answer_says_so_of_it(answer: str, value: int) -> None:
+    question = "What is the average price?" if answer.isascii() else "平均价格是多少？"
+    found = grade(question=question, reference="", evidence=["3.12"], answer=answer)
+    assert found and found.value == value
