@@ -107,8 +107,8 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     for i, fact in enumerate(facts):
         for form in dict.fromkeys(map(spell, fact.forms)):
             of_form.setdefault(form, []).append(i)
-    flats = zip((spell(normalise(flat(cell.text))) for cell in cells), record, strict=False)
-    wholes = {text: [spell(item) for _, item in items if spell(item) in of_form] for text, items in flats}
+    flats = ((spell(normalise(flat(cell.text, sign))), n) for n, cell in enumerate(cells) for sign in ("", "\n"))
+    wholes = {text: [spell(item) for _, item in record[n] if spell(item) in of_form] for text, n in flats}
     wholes = {text: told for text, told in wholes.items() if told and text not in of_form}
     prose = {} if is_quote else {spell(item): spell(core) for item, core in own.items() if core}
     prose |= {core: core for core in prose.values() if len(core) > 2 * MIN_OWN_CHARS}

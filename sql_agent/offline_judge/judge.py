@@ -197,6 +197,9 @@ class _Reading:
             self._told += [(word, frozenset())] if any(word in axis for axis in exam.axes) else []
         elif exam.question not in word:
             self._told += [(heading, frozenset()) for *_, heading in exam.headings.read(word)[0]]
+        named = [*self._named]
+        if word in exam.wholes or word in exam.of_form:
+            self._name_by(word, exam.wholes.get(word, [word]))
         if word in exam.labels and not self._is_heading(before, following):
             self._foreign.append(word.replace(" ", ""))
         is_owner = following in ("的", ":") and word in exam.question
@@ -205,11 +208,19 @@ class _Reading:
         if word in exam.wholes:
             for part in dict.fromkeys(exam.wholes[word]):
                 self._quote(part, exam.of_form[part], tells=False)
+            self._named = named  # the heading of a whole cell is none of what follows it
             return None
         if exam.question not in word:  # a label names what the names in it name; the question again names nobody
             told = [exam.names[name] for name in sorted((name for *_, name in exam.callers.read(word)[0]), key=len)]
             told = told if told and frozenset.intersection(*told) else told[-1:]  # of several things the longest name
             self._named = [*(sections for sections in self._named if sections not in told), *told]
+
+    def _name_by(self, word: str, texts: Sequence[str]) -> None:
+        """A cell or a fact that is quoted with its heading is named by it."""
+        sections = {self._exam.facts[i].section for text in texts for i in self._exam.of_form[text]}
+        for start, end, name in self._exam.callers.read(word)[0][:1]:
+            if start < 2 and end < len(word) - 1 and sections & self._exam.names[name]:
+                self._named.append(self._exam.names[name])
 
     def _is_heading(self, before: str, following: str) -> bool:
         """Whether a word between these begins a clause, or ends a line behind words of the question."""

@@ -42,6 +42,10 @@ BLOCK = re.compile(
     rf"</?(?:p|div|br|li|ul|ol|d[ltd]|tr|t[dh]|table|thead|tbody|h[1-6]|hr|section|pre|center|img){ATTRIBUTES}", re.I
 )
 HEADING = re.compile(r"</h[1-6]>(?:\s|<[^<>/]*>)*|[:：]?】[:：]?", re.I)
+BOLD_HEADING = re.compile(  # a block of its own before a list or a table
+    r"(?:^|(?<=[>\n]))[ \t]*<(strong|b)\b[^<>]*>([^<>]{1,40})</\1>\s*(?:</(?:p|div)>\s*)?(?=<(?:ul|ol|dl|table)\b)", re.I
+)
+TABLE_NUMBER = re.compile(r"(<tr\b[^<>]*>\s*<t[dh]\b[^<>]*>)\s*\d{1,2}[.、]?\s*(?=</t[dh]>\s*<t[dh]\b)", re.I)
 RANGE = re.compile(r"(?<=\d)[ \t]*[~–—至到-][ \t]*(?=\d)")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 BLANKS = re.compile(r"[^\S\n]")
@@ -49,15 +53,16 @@ BLANK = re.compile(rf"(?<![{LATIN}]) | (?![{LATIN}])")  # others part words of l
 _simplify = opencc.OpenCC("t2s")
 
 
-def flat(text: str) -> str:
-    """A cell whose tags were taken out without anything in their place."""
-    return BLOCK.sub("", INLINE.sub("", html.unescape(ENTITY.sub(r"\1\2", text))))
+def flat(text: str, between: str = "") -> str:
+    """A cell whose tags were taken out, with this in their place."""
+    return BLOCK.sub(between, INLINE.sub("", html.unescape(ENTITY.sub(r"\1\2", text))))
 
 
 @functools.lru_cache(maxsize=4096)
 def normalise(text: str) -> str:
     """One form for all ways to write a text."""
-    text = BLANKS.sub(" ", HEADING.sub(":", html.unescape(ENTITY.sub(r"\1\2", text))))
+    text = TABLE_NUMBER.sub(r"\1", html.unescape(ENTITY.sub(r"\1\2", text)))
+    text = BLANKS.sub(" ", HEADING.sub(":", BOLD_HEADING.sub(r"\2:", text)))
     text = BLOCK.sub("\n", INLINE.sub("", text)).replace("【", "\n")
     text = ROW_NUMBER.sub("", ITEM_MARK.sub("\n", text))
     text = unicodedata.normalize("NFKC", text.replace("，", ";"))
