@@ -26,6 +26,7 @@ ITEM_END = re.compile(r"[;,、|]+|(?<!\d)\.|\.(?!\d)")
 CLAUSE_END = re.compile(r"[,;:、。?!\n]")
 LABEL_END = re.compile(r"(?<!\d):|:(?!\d)")
 YES_OR_NO = re.compile(r"[吗否]|(.)[不没]\1")  # the words of such a question are a statement
+ASKS = re.compile(r"是|包括|包含|属于|[会可需要算]|有(?!机)|(?<![功性机])能|(.)[不没]\1")  # behind what it is about
 MODAL = re.compile(r"(?<![功性机可])能|可以")
 JUDGING = re.compile(rf"{DENYING.pattern}|[禁忌慎停]|避免|{MODAL.pattern}")
 MIN_DENYING_RUN, MIN_OWN_CHARS = 4, 4
@@ -85,6 +86,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     told_apart = {frozenset(name for name in names if fact.section in names[name]) for fact in facts}
     if cells and len(told_apart) < len({fact.section for fact in facts}):
         names = compared(question, cells, facts, known) | names
+    names = _names_by_relation(question, names) | names
     if facts:
         free |= {
             *_relations(question),
@@ -237,11 +239,22 @@ def _echoes(question: str) -> Iterator[str]:
     """Parts of the question that may be said again: none that asks yes or no, none that a judging word was cut from."""
     for clause in CLAUSE_END.split(question):
         sign = JUDGING.search(clause)
-        for run in (clause, *parts(clause)) if not YES_OR_NO.search(clause) else ():
+        clause = ASKS.split(clause)[0] if YES_OR_NO.search(clause) else clause
+        for run in (clause, *parts(clause)):
             at = clause.find(run)
             is_cut = sign and at > sign.start() and "的" not in clause[sign.start() : at]
             if not is_cut and not MODAL.search(run) and (len(run) >= MIN_DENYING_RUN or not DENYING.search(run)):
                 yield run
+
+
+def _names_by_relation(question: str, names: Names) -> Names:
+    """How a sentence says the kinds of things that the question asks for, where their names tell sections apart."""
+    said = Names()
+    for wanted, says in RELATIONS:
+        sections = {names[name] for name in names if re.search(wanted, name)}
+        words = (word for word in map(normalise, says.split()) if len(word) > 1 and word not in question)
+        said |= dict.fromkeys(words, *sections) if len(sections) == 1 else {}
+    return said
 
 
 def _relations(question: str) -> list[str]:

@@ -192,7 +192,11 @@ class _Reading:
             self._prose.add((exam.prose[word], self._told_of()))
         if word in exam.wholes:  # of a cell that is quoted whole nothing is told under another heading of it
             parts = [exam.of_form[part] for part in dict.fromkeys(exam.wholes[word])]
-            self._told.append((word, frozenset(i for facts in parts for i in facts if len(facts) == 1)))
+            told = frozenset(i for facts in parts for i in facts if len(facts) == 1)
+            self._told += [
+                (one, frozenset()) for axis in exam.axes for one in axis if word.startswith(one) and told <= axis[one]
+            ]
+            self._told.append((word, told))
         elif word in exam.of_form:
             self._told += [(word, frozenset())] if any(word in axis for axis in exam.axes) else []
         elif exam.question not in word:
