@@ -37,10 +37,10 @@ CLOSED = frozenset(map(normalise, PHRASES.split()))
 @dataclass(frozen=True)
 class Exam:
     """What is asked; words are spelt. `names` (read by `callers`) tell sections apart, those of `labels` only where a
-    clause begins; `wholes` are texts of many facts, `prose` is what the reference says in other words (its texts ->
-    what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns of its tables:
-    a heading -> the facts under it), `headings` all of these, `times` counts how often the evidence says a word,
-    `lexicon` holds facts and free words, `echoes` those of the question."""
+    clause begins; `wholes` are texts of many facts, `own` the reference's clauses, `prose` what it says in other words
+    (its texts -> what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns
+    of its tables: a heading -> the facts under it), `headings` all of these, `times` counts how often the evidence says
+    a word, `lexicon` holds facts and free words, `echoes` those of the question."""
 
     question: str
     reference: str
@@ -50,6 +50,7 @@ class Exam:
     labels: set[str]
     of_form: dict[str, list[int]]
     wholes: dict[str, list[str]]
+    own: set[str]
     prose: dict[str, str]
     axes: list[dict[str, frozenset[int]]]
     headings: Lexicon
@@ -124,6 +125,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         labels={spell(name) for name in (*names, *headings) if JUDGING.search(name)} - {*of_form},
         of_form=of_form,
         wholes=wholes,
+        own=set(map(spell, own)),
         prose=prose,
         axes=axes,
         headings=Lexicon(heading for axis in axes for heading in axis),

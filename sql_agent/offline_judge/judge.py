@@ -114,6 +114,7 @@ class _Reading:
         self._foreign: list[str] = []
         self._mentions: Counter[tuple[str, frozenset[int] | None]] = Counter()
         self._named: list[frozenset[int]] = []  # the sections of the names that were told, the last one last
+        self._ahead: list[frozenset[int]] = []  # of them those told since the last fact
         self._reached = 0  # the last section of which something was told without a name
         self._is_misplaced = False  # a fact was told of another thing than its own
         self._told: list[tuple[str, frozenset[int]]] = []  # what was said, and the facts of one cell that it may be
@@ -194,37 +195,53 @@ class _Reading:
             parts = [exam.of_form[part] for part in dict.fromkeys(exam.wholes[word])]
             told = frozenset(i for facts in parts for i in facts if len(facts) == 1)
             self._told += [
-                (one, frozenset()) for axis in exam.axes for one in axis if word.startswith(one) and told <= axis[one]
+                (one, frozenset())
+                for axis in exam.axes
+                for one in axis
+                if told <= axis[one] and one in self._head(word)
             ]
             self._told.append((word, told))
         elif word in exam.of_form:
             self._told += [(word, frozenset())] if any(word in axis for axis in exam.axes) else []
         elif exam.question not in word:
             self._told += [(heading, frozenset()) for *_, heading in exam.headings.read(word)[0]]
-        named = [*self._named]
-        if word in exam.wholes or word in exam.of_form:
-            self._name_by(word, exam.wholes.get(word, [word]))
+        named = self._name_by_heading(word) if word in exam.wholes or word in exam.of_form else self._named
         if word in exam.labels and not self._is_heading(before, following):
             self._foreign.append(word.replace(" ", ""))
         is_owner = following in ("的", ":") and word in exam.question
         if not is_owner and word in exam.of_form:
-            return self._quote(word, exam.of_form[word])
-        if word in exam.wholes:
+            self._quote(word, exam.of_form[word])
+            self._named = named
+        elif word in exam.wholes:
             for part in dict.fromkeys(exam.wholes[word]):
                 self._quote(part, exam.of_form[part], tells=False)
-            self._named = named  # the heading of a whole cell is none of what follows it
-            return None
-        if exam.question not in word:  # a label names what the names in it name; the question again names nobody
-            told = [exam.names[name] for name in sorted((name for *_, name in exam.callers.read(word)[0]), key=len)]
-            told = told if told and frozenset.intersection(*told) else told[-1:]  # of several things the longest name
-            self._named = [*(sections for sections in self._named if sections not in told), *told]
+            self._named = named
+        elif exam.question not in word:  # the question again names nobody
+            self._name(word)
+            for fact in [one for one in exam.of_form if word in exam.own and word.endswith(one)]:
+                self._quote(fact, exam.of_form[fact], tells=False)
 
-    def _name_by(self, word: str, texts: Sequence[str]) -> None:
-        """A cell or a fact that is quoted with its heading is named by it."""
-        sections = {self._exam.facts[i].section for text in texts for i in self._exam.of_form[text]}
-        for start, end, name in self._exam.callers.read(word)[0][:1]:
-            if start < 2 and end < len(word) - 1 and sections & self._exam.names[name]:
-                self._named.append(self._exam.names[name])
+    def _name(self, text: str) -> None:
+        """A label names what the names in it name, of several things the longest."""
+        told = [self._exam.names[name] for name in sorted((n for *_, n in self._exam.callers.read(text)[0]), key=len)]
+        told = told if told and frozenset.intersection(*told) else told[-1:]
+        self._ahead += told
+        self._named = [*(sections for sections in self._named if sections not in told), *told]
+
+    def _head(self, word: str) -> str:
+        """What a fact or a whole cell begins with before the first fact."""
+        facts = [i for part in self._exam.wholes.get(word, [word]) for i in self._exam.of_form[part]]
+        return word[: max(0, min(word.find(spell(self._exam.facts[i].forms[0])) for i in facts)) + 1]
+
+    def _name_by_heading(self, word: str) -> list[frozenset[int]]:
+        """A heading that is quoted with its fact, or with its whole cell, names it; the names of what comes after."""
+        facts = [i for part in self._exam.wholes.get(word, [word]) for i in self._exam.of_form[part]]
+        sections, named = {self._exam.facts[i].section for i in facts}, self._named
+        if all(sections & ahead for ahead in self._ahead[-1:]):  # else it is told of another thing
+            self._name(self._head(word))
+        self._ahead = []
+        is_whole = word in self._exam.wholes or sum(fact.section in sections for fact in self._exam.facts) == 1
+        return named if is_whole else self._named
 
     def _is_heading(self, before: str, following: str) -> bool:
         """Whether a word between these begins a clause, or ends a line behind words of the question."""

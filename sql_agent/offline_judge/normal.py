@@ -43,7 +43,8 @@ BLOCK = re.compile(
 )
 HEADING = re.compile(r"</h[1-6]>(?:\s|<[^<>/]*>)*|[:：]?】[:：]?", re.I)
 BOLD_HEADING = re.compile(  # a block of its own before a list or a table
-    r"(?:^|(?<=[>\n]))[ \t]*<(strong|b)\b[^<>]*>([^<>]{1,40})</\1>\s*(?:</(?:p|div)>\s*)?(?=<(?:ul|ol|dl|table)\b)", re.I
+    r"(?:^|(?<=[>\n]))[ \t]*<(strong|b)\b[^<>]*>([^<>]{1,40})</\1>\s*(?:</(?:p|div)>\s*)?(?=<(?:ul|ol|dl|table)\b)",
+    re.I,
 )
 TABLE_NUMBER = re.compile(r"(<tr\b[^<>]*>\s*<t[dh]\b[^<>]*>)\s*\d{1,2}[.、]?\s*(?=</t[dh]>\s*<t[dh]\b)", re.I)
 RANGE = re.compile(r"(?<=\d)[ \t]*[~–—至到-][ \t]*(?=\d)")
