@@ -58,7 +58,7 @@ FRAMES = """
 sure certainly yes okay ok course great thanks thank question asking happy glad help please note summary summarise
 short brief conclusion overall result results output response data dataset database table tables record records row
 rows column query queries sql search lookup file list listed looking look looked checking check checked ran run running
-see seen shown showing show shows says tells tell told states stated indicates gives returned returns retrieved
+see seen shown showing show shows says read tells tell told states stated indicates gives returned returns retrieved
 retrieve information clear clearly straightforward simple simply just only exactly precisely above below after having
 up order ranked sorted answer answers final according based stands reads one two three first second third hello hi now
 know well respectively far still yet anymore currently confirm confirmed follows determined queried relevant moment

@@ -230,7 +230,11 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
     facts = [Fact(tuple(texts), n) for (n, _), texts in forms.items()]
     known = {fact.forms[0] for fact in facts}
     if own and all({item, core} & known for item, core in own.items() if core):
-        return [fact for fact in facts if fact.forms[0] in {*own, *own.values()}]
+        quoted = [fact for fact in facts if fact.forms[0] in {*own, *own.values()}]
+        titles = {
+            (n, items[0][1]) for n, items in enumerate(record) if items[1:] and spell(items[0][1]) in spell(question)
+        }
+        return [fact for fact in quoted if (fact.section, fact.forms[0]) not in titles] or quoted
     asked = [f for f in facts if not f.forms[0].isdecimal() and spell(f.forms[0]) not in spell(question)]
     headers = [_headers(cell.text) for cell in cells]
     asked = [fact for fact in asked if fact.forms[0] not in headers[fact.section]] or asked

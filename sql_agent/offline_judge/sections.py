@@ -16,17 +16,22 @@ from os.path import commonprefix
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 
 PART_END = re.compile(  # no \b: beside Chinese there is no blank
-    r"的|包括|(?<![存所现正])在|[;。?!:]|,(?! ?(?:and|or|as)(?![a-z]))"
+    r"的|包括|(?<![存所现正])在|[;。?!:]"
+    r"|,(?!(?: ?(?!wh|how|is |are |do )[\w-]++){0,6},? ?(?:and|or|as)(?![a-z]))"  # no list follows
+    r"|(?<![a-z])(?:between|among|in terms of|with respect to|with regard to|regarding|alike)(?![a-z])"
+    r"|(?<![a-z])(?:similar|differ(?:ent)?)(?! (?:to|from))(?![a-z])"
     r"|(?<!\band )(?<!\bor )(?<!\bthat )(?<!\bthose )(?<!\bas )(?<![a-z])(?:of|for|in)(?![a-z])"
 )
 JOINT = re.compile(  # stands between things that are compared
-    r"[、/和与跟同及]|以及|(?<![a-z])(?:and|or|as well as|vs|versus|with|(?:differ(?:s|ent)? )?from)(?![a-z])"
+    r"[、/和与跟同及]|以及|(?:, ?(?:(?:and|or)(?![a-z]))?"
+    r"|(?<![a-z])(?:and|or|as well as|vs|versus|with|(?:differ(?:s|ent)? )?from|similar to|compared to)(?![a-z]))"
     r"(?: ?(?:the|that|those|of|for|in)(?![a-z]))*"
 )
 ORDER = re.compile(  # what is asked for has an order
     r"顺序|次序|依次|排序|排列|从.{1,6}到|由.到|最[^,;。?]{1,6}的\d+|前\d+[名位大种个]"
     r"|\b(?:(?:order|rank|sort)(?:ed)?|top|from .+ to|\w*(?:est|most)\b[^.?]* first|the \d+ (?:\w*est|most|least))\b"
 )
+OF = re.compile(r"\b(?<!terms )of\b|\bfor\b|\b(?:between|among)\b")  # before the things, behind their columns
 MIN_RUN_CHARS, MAX_RUN = 2, 24
 ASK_END = re.compile(  # between two questions
     r"[?;]\s*(?:and |而|那么?|(?:另外|此外|还有),?)?"
@@ -87,7 +92,10 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact], known:
     if len(set(columns)) > 1 and all(column.strip() and column in spell(question) for column in map(spell, columns)):
         names = _names({n: [cells[n].column] for n in asked})
         ways.pop()
-    for things, is_whole in _things(question):
+    told = [
+        one for one in _things(question) if not any(spell(name) in spell(thing) for name in names for thing in one[0])
+    ]
+    for things, is_whole in told[::-1] if OF.search(question) else told:
         way = next((way for way in ways if not len(set(way)) % len(things)), None)
         things = [re.sub("^.*的", "", thing) for thing in things] if is_whole and way is columns else things
         runs = {n: list(_ends(thing, n or is_whole, len(things))) for n, thing in enumerate(things) if len(things) > 1}

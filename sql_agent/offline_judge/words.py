@@ -14,7 +14,7 @@ PHRASES = """
 综上 综上所述 首先 其次 第1 第2 第3 和 与 及 以及 还有 同时 另外 此外 其中 分别 依次 包括 包含 含 有
 是 为 的 也 都 均 则 而 其 它 等 既 即 该 本 这种 药 药品 药物 疾病 该病 本品 患者 病人 者 人群 名称 字段 内容 序号 编号
 项目 方法 方面 共 共计 1共 总共 合计 总数 数量 种 个 款 项 条 类 主要 从而 并 并且 而且 且 采用 由 对比 具体 有关
-因为 所以 因此
+因为 所以 因此 while whereas respectively
 the answer is are and of include includes hello according to database in it name field value item content details
 """
 RELATIONS = [  # how a question asks for one kind of thing, and how a sentence says it
