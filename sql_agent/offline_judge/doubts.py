@@ -7,6 +7,10 @@ patterns each line is a part of one alternative.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+
+from sql_agent.offline_judge.lexicon import Lexicon
+from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
 
 DOUBTS_ZH = r"""
 [?？]|\.\.|…|[或猜谣假谎疑]|还是|要么|可能|也许|没准|大[概致约]|恐怕|约[莫摸]|约(?=有?[\d#])|左右|上下|至少|至多|最多(?=[\d#])|起码
@@ -64,6 +68,36 @@ up order ranked sorted answer answers final according based stands reads one two
 know well respectively far still yet anymore currently confirm confirmed follows determined queried relevant moment
 monday tuesday wednesday thursday friday saturday sunday
 """
+# Of a sentence around a quote: what it is and whence, and behind the last one advice and offers.
+CHAT = """
+信息 资料 数据 数据库 知识库 知识 条目 词条 来源 数据来源 引自 来自 说明 说明书 官方 文档 网站 内容 详情 细节 情况
+这个 好问题 问题 1个 回复 解答 查 查到 查询 查询到 检索 检索到 搜索 整理 整理好 汇总 列出 列举 列于 归纳 告诉 了解
+想了解 知道 想知道 关心 咨询 询问 为您 给您 帮您 您的 您所 您 我 我们 我来 这里 这是 这些 这 一下 下面 下列 下述 以下
+以下是 如下所示 所示 具体 具体来说 详细 简单 简单来说 简单地说 简而言之 简言之 总的来说 总体来说 总体而言 概括来说
+好的 好 没问题 当然 当然可以 明白 明白了 很高兴 关于 对于 针对 至于 有关 就 来说 而言 来看 方面 相关 里 里面 记载的
+记录的 的是 已 已经 现 将 被 到 了 在 从 中可 看到 看出 可知 得知 得到 资料里 该条目 本条 请看 请见 请查收 请参考
+请参阅 这样
+recorded record records found find following follows here summary short brief great good question sure course
+information details listed given entry entries knowledge base source sources go got understood happy
+"""
+CLOSING = """
+仅 仅供 仅供参考 供 供您参考 参考 为准 温馨提示 友情提示 提示 提醒 建议 注 备注 请 请以 请您 请按 请遵 请在 遵医嘱
+遵循 谨遵 医嘱 如 如有 若 若有 如果 如果您 如需 如您 还 还有 还想 还需要 其他 其它 别的 更多 另外 再 需要 要 想 有
+的话 疑问 疑惑 任何 疑虑 不适 不清楚 不明白 不懂 不确定 吗 呢 吗? 呢? 我再 帮 帮忙 帮助 继续 问 问我 追问 提问 随时
+欢迎 可以 可 能 您可以 联系 咨询 请咨询 向 寻求 及时 尽快 务必 前往 就医 就诊 用药 使用 使用时 操作 购买 参观 出行 前
+时 专业 专业人士 人士 人员 专业人员 工作人员 医生 医师 药师 医院 正规医院 医疗 机构 客服 商家 厂家 售后 老师 教师
+管理员 景区 学校 实际 自身 个人 具体情况 最新 公告 公布 通知 希望 希望这 希望能 有所 对您 对你 能对您 祝您 祝你 健康
+早日康复 生活愉快 愉快 顺利 感谢 感谢您 感谢使用 谢谢 你 服务 高兴 乐意 指导 下 和 或 身体 判断 决定 处理 进一步 解答
+解决
+please consult contact ask check see refer visit speak talk to with doctor doctors physician pharmacist healthcare
+provider professional professionals qualified expert experts specialist customer service support staff team manual
+official documentation website documents leaflet instructions label general information informational educational
+purposes reference only always own personal specific situation circumstances case medical advice concerns concern doubt
+unsure questions question let know if you like would want wish need needs me look up anything else other another more
+further any check details hope helps help helped useful feel free happy glad assist is there this these welcome have
+nice day great good luck stay safe healthy take care best wishes thank thanks individual using use it or comes above
+anytime simply just reach out again do not hesitate ?
+"""
 PHRASES = """
 in that order|in this order|as follows|you are welcome|have a nice day|好的|好|没问题|当然|当然可以|感谢|感谢提问|您的
 你的|我|我们|为您|查了|查询了|一下|下|查到了|已|了|来自|执行|执行了|运行|运行了|语句|数据|表|表中|表里|的记录|表格|库
@@ -84,18 +118,29 @@ def alternatives(text: str) -> list[str]:
 
 
 DOUBTS = re.compile(rf"{'|'.join(alternatives(DOUBTS_ZH))}|\b(?:{'|'.join(DOUBTS_EN.split(chr(10))[1:-1])})\b")
-COURTESY = re.compile(  # behind a quote, where nothing else that is not quoted pays
-    r"let me know if (?:you need anything else|there is anything else)|(?:i )?hope (?:this|that) helps|feel free to ask"
-    r"|if you have (?:any other|more) questions|you are welcome|have a nice day"
-)
 # Before a quote these permit it, or may.
 PERMITS = {"can", "could", "will", "would", "should", "ca", "wo", "ll", "d", "yes", "no", "only", "anymore", "yet"}
 FRAME_WORDS = {*FREE.split(), *FRAMES.split(), "about"} - PERMITS
-ABOUT = re.compile(r"\babout\b(?!(?: (?:the|an?|some))*\W*$)")  # a thing, and no number that follows
+ABOUT = re.compile(  # a thing, and no number that follows; and what follows
+    r"\babout\b(?!(?: (?:the|an?|some))*\W*$)|\b(?:listed|given|shown|described|set out|outlined|detailed|as|see) below\b"
+)
+CITES = re.compile(
+    r"[、,\s]*(?:(?:数据|资料|信息)?来源|引自|出自|摘自|源自|source|as (?:stated|recorded|listed|given) in)"
+)
+_FRAME = Lexicon(FRAME_WORDS | {*f"{CHAT} {QUOTE_PHRASES}".split()})
+_LAST = Lexicon(FRAME_WORDS | {*f"{CHAT} {CLOSING} {QUOTE_PHRASES}".split()})
+_CHAT, _CLOSING = Lexicon(CHAT.split()), Lexicon(f"{CHAT} {CLOSING}".split())
 
 
-def is_frame(text: str, unknown: str) -> bool:
-    """Whether a text around a quote only says in English whence it is; `unknown` are its words of no list."""
-    words = {*re.findall(r"\w+", unknown)}
-    is_courteous = not re.search(r"\w", COURTESY.sub("", text))
-    return is_courteous or words <= FRAME_WORDS and not DOUBTS.search(ABOUT.sub(" ", text)) and not DENIALS.search(text)
+def is_frame(text: str, unknown: Sequence[tuple[int, int]], *, is_last: bool = False) -> bool:
+    """Whether a text around a quote only says whence it is or, where no quote follows, closes; `unknown` is where its
+    words of no list are."""
+    chat, frame = (_CLOSING, _LAST) if is_last else (_CHAT, _FRAME)
+    strange = {place for start, end in frame.read(text)[1] for place in range(start, end)}
+    if any(place in strange for start, end in unknown for place in range(start, end)):
+        return False
+    text = ABOUT.sub(lambda found: " " * len(found[0]), text)
+    for start, end, _ in reversed(chat.read(text)[0]):
+        text = f"{text[:start]} {text[end:]}"
+    text = re.sub("[^ -~]+", " ", text)  # in Chinese what is known may be a word that doubts
+    return not DOUBTS.search(text) and not DENIALS.search(text)

@@ -19,7 +19,7 @@ from sql_agent.offline_judge.lexicon import DENYING, Lexicon, spell
 from sql_agent.offline_judge.normal import flat, normalise
 from sql_agent.offline_judge.sections import ORDER, Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
 from sql_agent.offline_judge.tables import rows, ties
-from sql_agent.offline_judge.words import PHRASES, RELATIONS
+from sql_agent.offline_judge.words import PHRASES, RELATIONS, phrases
 
 SENTENCE_END = re.compile(r"[。!?\n]+|\.(?= |$)")
 ITEM_END = re.compile(r"[;,、|]+|(?<!\d)\.|\.(?!\d)")
@@ -31,7 +31,7 @@ MODAL = re.compile(r"(?<![功性机可])能|可以")
 JUDGING = re.compile(rf"{DENYING.pattern}|[禁忌慎停]|避免|{MODAL.pattern}")
 MIN_DENYING_RUN, MIN_OWN_CHARS = 4, 4
 COUNTERS = "种个款项条类点"
-CLOSED = frozenset(map(normalise, PHRASES.split()))
+CLOSED = frozenset(phrases(PHRASES))
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ def _names_by_relation(question: str, names: Names) -> Names:
     said = Names()
     for wanted, says in RELATIONS:
         sections = {names[name] for name in names if re.search(wanted, name)}
-        words = (word for word in map(normalise, says.split()) if len(word) > 1 and word not in question)
+        words = (word for word in phrases(says) if len(word) > 1 and word not in question)
         said |= dict.fromkeys(words, *sections) if len(sections) == 1 else {}
     return said
 
@@ -267,4 +267,4 @@ def _relations(question: str) -> list[str]:
     """How a sentence says the one kind of thing that the question asks for; nothing where it asks for several."""
     asked = [(found.start(), says) for wanted, says in RELATIONS if (found := re.search(wanted, question))]
     judged = len(asked) != 1 or JUDGING.search(question[: asked[0][0]].replace("除了", ""))  # 不适用于 asks for no use
-    return [] if judged else [normalise(word) for word in asked[0][1].split()]
+    return [] if judged else phrases(asked[0][1])

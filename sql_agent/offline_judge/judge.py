@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, groupby, pairwise
 from typing import Literal
 
-from sql_agent.offline_judge.doubts import is_frame
+from sql_agent.offline_judge.doubts import CITES, is_frame
 from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.normal import normalise
@@ -143,11 +143,13 @@ class _Reading:
         for (_, after), (until, _) in pairwise([(0, 0), *facts, (len(self._text),) * 2]):
             ends = SENTENCE_END.search(self._text, after, until)
             begin = 0 if not after else ends.end() if ends else until
+            begin = after if CITES.match(self._text, after, until) else begin
             first, sentence, last = (bisect_left(starts, place) for place in (after, begin, until))
-            told = " ".join(self._text[start:end] for start, end in unknown[sentence:last])
+            told = [(start - begin, end - begin) for start, end in unknown[sentence:last]]
             stop = FRAME_END.search(self._text, unknown[last - 1][1], until) if sentence < last else None
             tells = self._text[begin : stop.start() if stop else until]
-            left += unknown[first : sentence if is_frame(tells, told) else last]
+            is_last = until == len(self._text)
+            left += unknown[first : sentence if is_frame(tells, told, is_last=is_last) else last]
         return left
 
     def is_torn(self, axis: dict[str, frozenset[int]]) -> bool:

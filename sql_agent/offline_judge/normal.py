@@ -49,6 +49,7 @@ BOLD_HEADING = re.compile(  # a block of its own before a list or a table
 TABLE_NUMBER = re.compile(r"(<tr\b[^<>]*>\s*<t[dh]\b[^<>]*>)\s*\d{1,2}[.、]?\s*(?=</t[dh]>\s*<t[dh]\b)", re.I)
 RANGE = re.compile(r"(?<=\d)[ \t]*[~–—至到-][ \t]*(?=\d)")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+DASH = re.compile(r"(?<=\w) [-–—]+ (?=[^\W\d])")  # between words, and none within one
 BLANKS = re.compile(r"[^\S\n]")
 BLANK = re.compile(rf"(?<![{LATIN}]) | (?![{LATIN}])")  # others part words of letters, or numbers
 _simplify = opencc.OpenCC("t2s")
@@ -72,6 +73,7 @@ def normalise(text: str) -> str:
     text = RANGE.sub("-", MARKS.sub(" ", THOUSANDS.sub("", text.translate(PARENTHESES))))
     text = UNIT.sub(lambda match: SYMBOL_OF.get(match[1], match[1]), text)
     text = "\n".join(" ".join(line.split()) for line in text.splitlines() if line.strip())
+    text = DASH.sub(" · ", text)
     return BLANK.sub("", text)
 
 
