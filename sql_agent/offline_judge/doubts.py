@@ -83,7 +83,7 @@ information details listed given entry entries knowledge base source sources go 
 CLOSING = """
 仅 仅供 仅供参考 供 供您参考 参考 为准 温馨提示 友情提示 提示 提醒 建议 注 备注 请 请以 请您 请按 请遵 请在 遵医嘱
 遵循 谨遵 医嘱 如 如有 若 若有 如果 如果您 如需 如您 还 还有 还想 还需要 其他 其它 别的 更多 另外 再 需要 要 想 有
-的话 疑问 疑惑 任何 疑虑 不适 不清楚 不明白 不懂 不确定 吗 呢 吗? 呢? 我再 帮 帮忙 帮助 继续 问 问我 追问 提问 随时
+的话 疑问 疑惑 任何 疑虑 不适 不清楚 不明白 不懂 不确定 吗 呢 我再 帮 帮忙 帮助 继续 问 问我 追问 提问 随时
 欢迎 可以 可 能 您可以 联系 咨询 请咨询 向 寻求 及时 尽快 务必 前往 就医 就诊 用药 使用 使用时 操作 购买 参观 出行 前
 时 专业 专业人士 人士 人员 专业人员 工作人员 医生 医师 药师 医院 正规医院 医疗 机构 客服 商家 厂家 售后 老师 教师
 管理员 景区 学校 实际 自身 个人 具体情况 最新 公告 公布 通知 希望 希望这 希望能 有所 对您 对你 能对您 祝您 祝你 健康
@@ -96,7 +96,7 @@ purposes reference only always own personal specific situation circumstances cas
 unsure questions question let know if you like would want wish need needs me look up anything else other another more
 further any check details hope helps help helped useful feel free happy glad assist is there this these welcome have
 nice day great good luck stay safe healthy take care best wishes thank thanks individual using use it or comes above
-anytime simply just reach out again do not hesitate ?
+anytime simply just reach out again do not hesitate
 """
 PHRASES = """
 in that order|in this order|as follows|you are welcome|have a nice day|好的|好|没问题|当然|当然可以|感谢|感谢提问|您的
@@ -122,8 +122,10 @@ DOUBTS = re.compile(rf"{'|'.join(alternatives(DOUBTS_ZH))}|\b(?:{'|'.join(DOUBTS
 PERMITS = {"can", "could", "will", "would", "should", "ca", "wo", "ll", "d", "yes", "no", "only", "anymore", "yet"}
 FRAME_WORDS = {*FREE.split(), *FRAMES.split(), "about"} - PERMITS
 ABOUT = re.compile(  # a thing, and no number that follows; and what follows
-    r"\babout\b(?!(?: (?:the|an?|some))*\W*$)|\b(?:listed|given|shown|described|set out|outlined|detailed|as|see) below\b"
+    r"(?<![a-z])about(?![a-z])(?!(?: (?:the|an?|some))*\W*$)"
+    r"|\b(?:listed|given|shown|described|set out|outlined|as|see) below\b"
 )
+OFFERS = re.compile(r"(?:\b(?:else|other|another|more|further|help|assist)\b|其[他它]|别的|更多|继续|帮)[^.?!\n。]*\?")
 CITES = re.compile(
     r"[、,\s]*(?:(?:数据|资料|信息)?来源|引自|出自|摘自|源自|source|as (?:stated|recorded|listed|given) in)"
 )
@@ -136,6 +138,7 @@ def is_frame(text: str, unknown: Sequence[tuple[int, int]], *, is_last: bool = F
     """Whether a text around a quote only says whence it is or, where no quote follows, closes; `unknown` is where its
     words of no list are."""
     chat, frame = (_CLOSING, _LAST) if is_last else (_CHAT, _FRAME)
+    text = OFFERS.sub(lambda offer: offer[0].replace("?", " "), text) if is_last else text
     strange = {place for start, end in frame.read(text)[1] for place in range(start, end)}
     if any(place in strange for start, end in unknown for place in range(start, end)):
         return False

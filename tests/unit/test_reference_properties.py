@@ -108,9 +108,10 @@ def test_any_foreign_text_caps_the_value(question: Question, beside: str) -> Non
 @pytest.mark.parametrize("beside", [text for text in BESIDE if any(char.isalnum() for char in text)])
 def test_what_says_something_is_foreign_wherever_it_stands(beside: str) -> None:
     question = TEST[0]
-    free = {"您好", "和", "3"}
+    free, closing = {"您好", "和", "3"}, {"请遵医嘱。", "仅供参考", "/遵医嘱"}  # advice, behind the last quote alone
     for answer in (question.answer + beside, beside + question.answer, question.answer + " " * 9000 + beside):
-        assert verdict(question, answer).value < CAP or beside in free
+        is_closing = beside in closing and answer.endswith(beside)
+        assert verdict(question, answer).value < CAP or beside in free or is_closing
 
 
 # The top is the truth
