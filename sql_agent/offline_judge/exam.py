@@ -103,7 +103,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     if not facts:
         return None
     axes = _axes(cells, record, facts) if not names or cells else []
-    axes += _records(cells, record, [] if names else told, facts)
+    axes += _records(question, cells, record, [] if names else told, facts)
     headings = {heading for axis in axes for heading in axis}
     headings |= {spell(text) for cell in cells for text in _outer(normalise(cell.text))} - {" "}
     of_form: dict[str, list[int]] = {}
@@ -153,8 +153,11 @@ def _axes(cells: list[Cell], record: Record, facts: list[Fact]) -> list[dict[str
     return found
 
 
-def _records(cells: list[Cell], record: Record, told: list[Item], facts: list[Fact]) -> list[dict[str, frozenset[int]]]:
-    """What tells records apart that the question does not name: the first cell of each row, the reference's labels."""
+def _records(
+    question: str, cells: list[Cell], record: Record, told: list[Item], facts: list[Fact]
+) -> list[dict[str, frozenset[int]]]:
+    """What tells records apart that the question does not name: the first cell of each row, the reference's labels, the
+    columns, but not where the question calls some of them otherwise."""
     groups = [
         [n for n, cell in enumerate(cells) if (cell.row or str(n)) == row]
         for row in dict.fromkeys(cell.row or str(n) for n, cell in enumerate(cells))
@@ -164,7 +167,8 @@ def _records(cells: list[Cell], record: Record, told: list[Item], facts: list[Fa
     is_one_each = sorted(n for sections in labels.values() for n in sections) == [*range(len(cells))]
     columns = {cell.column: {n for n, c in enumerate(cells) if c.column == cell.column} for cell in cells}
     ways = [rows if len(rows) == len(groups) else {}, labels if is_one_each and len(labels) == len(cells) else {}]
-    ways += [columns] if "" not in columns else []
+    is_asked = {spell(column) in spell(question) for column in columns}
+    ways += [columns] if "" not in columns and len(is_asked) == 1 else []
     held = [{name: [i for i, f in enumerate(facts) if f.section in way[name]] for name in way} for way in ways]
     return [{spell(name): frozenset(way[name]) for name in way} for way in held if len(way) > 1]
 

@@ -16,14 +16,14 @@ from os.path import commonprefix
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 
 PART_END = re.compile(  # no \b: beside Chinese there is no blank
-    r"的|包括|(?<![存所现正])在|[;。?!:]"
-    r"|,(?!(?: ?(?!wh|how|is |are |do )[\w-]++){0,6},? ?(?:and|or|as)(?![a-z]))"  # no list follows
+    r"(?<!目)的|包括|(?<![存所现正])在|对比|比较|[2两]?个?(?:方面|角度)|[。?!:]|;(?!还有|以及)"
+    r"|,(?!(?: ?(?!wh|how|is |are |do |i |we |please|both )[\w-]++){0,6},? ?(?:and|or|as)(?![a-z]))"  # no list follows
     r"|(?<![a-z])(?:between|among|in terms of|with respect to|with regard to|regarding|alike)(?![a-z])"
     r"|(?<![a-z])(?:similar|differ(?:ent)?)(?! (?:to|from))(?![a-z])"
     r"|(?<!\band )(?<!\bor )(?<!\bthat )(?<!\bthose )(?<!\bas )(?<![a-z])(?:of|for|in)(?![a-z])"
 )
 JOINT = re.compile(  # stands between things that are compared
-    r"[、/和与跟同及]|以及|(?:, ?(?:(?:and|or)(?![a-z]))?"
+    r"[、/和与跟同及]|;?(?:以及|还有)|(?:, ?(?:(?:and|or)(?![a-z]))?"
     r"|(?<![a-z])(?:and|or|as well as|vs|versus|with|(?:differ(?:s|ent)? )?from|similar to|compared to)(?![a-z]))"
     r"(?: ?(?:the|that|those|of|for|in)(?![a-z]))*"
 )
@@ -31,13 +31,20 @@ ORDER = re.compile(  # what is asked for has an order
     r"顺序|次序|依次|排序|排列|从.{1,6}到|由.到|最[^,;。?]{1,6}的\d+|前\d+[名位大种个]"
     r"|\b(?:(?:order|rank|sort)(?:ed)?|top|from .+ to|\w*(?:est|most)\b[^.?]* first|the \d+ (?:\w*est|most|least))\b"
 )
-OF = re.compile(r"\b(?<!terms )of\b|\bfor\b|\b(?:between|among)\b")  # before the things, behind their columns
+OF = re.compile(  # the columns stand before the things
+    r"\b(?<!terms )of\b|\bfor\b|\b(?:between|among)\b|[从就][^;。?]{2,40}(?:方面|角度|对比|比较)"
+)
 MIN_RUN_CHARS, MAX_RUN = 2, 24
 ASK_END = re.compile(  # between two questions
-    r"[?;]\s*(?:and |而|那么?|(?:另外|此外|还有),?)?"
+    r"(?:[?;]|\.(?!\d))\s*(?:and |also,? ?|而|那么?|(?:另外|此外|还有),?)?"
     r"|,\s*(?:and |而|那么?)?(?=(?:how|what|which|who|when|where)\b)|,(?=[^,?]*呢\??$)"
 )
-ASKING = re.compile(r"^(?:how|what|which|who|when|where)\b|呢|什么|如何|怎|哪|多少|几")
+ASKING = re.compile(
+    r"^(?:how|what|which|who|when|where|tell|give|list|explain|describe|show|please)\b|呢|什么|如何|怎|哪|多少|几"
+)
+MAX_SHORT = 8  # tokens of a question that asks by its mark alone
+OWN = re.compile(r" of ([^,;.?]{1,60}?),? ?(?:and|as well as) (?:its|their) ([^,;.?]+)")  # the X of A and its Y
+OWNER = re.compile(r"它们?的?|其(?![他它中余实次])的?")
 Item = tuple[str, str]  # its label, and what it says
 Record = Sequence[Sequence[Item]]  # the items of each section
 Names = dict[str, frozenset[int]]  # the sections that each name stands for
@@ -86,6 +93,7 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact], known:
     Where a name begins or ends nobody can know: each end of what precedes a joint is a name, and each beginning of
     what follows it, but none that the other thing has too.
     """
+    question = OWNER.sub("", OWN.sub(r" and \2 of \1", question))
     asked = sorted({fact.section for fact in facts})
     columns = [cells[n].column for n in asked]
     ways, names = [[cells[n].row or str(n) for n in asked], *([columns] if all(columns) else [])], Names()
@@ -97,7 +105,7 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact], known:
     ]
     for things, is_whole in told[::-1] if OF.search(question) else told:
         way = next((way for way in ways if not len(set(way)) % len(things)), None)
-        things = [re.sub("^.*的", "", thing) for thing in things] if is_whole and way is columns else things
+        things = [_asked_of(thing, is_column=way is columns) for thing in things] if is_whole else things
         runs = {n: list(_ends(thing, n or is_whole, len(things))) for n, thing in enumerate(things) if len(things) > 1}
         named = _names(runs)
         own = {run: min(named[run]) for run in named if sum(spell(run) in spell(thing) for thing in things) == 1}
@@ -115,13 +123,21 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact], known:
 def _things(question: str) -> Iterator[tuple[list[str], bool]]:
     """What is joined in a part of the question; or else what several questions begin with, behind what they share."""
     asked = [one for one in ASK_END.split(question) if len(tokens(one)) > 1]
-    if len(asked) < 2 or not all(map(ASKING.search, asked)):
+    if len(asked) < 2 or not all(ASKING.search(one) or len(tokens(one)) < MAX_SHORT for one in asked):
         yield from ((JOINT.split(part), False) for part in PART_END.split(question))
     else:
         spelt = [[token[0] for token in tokens(one)] for one in asked]
         same = len(commonprefix(spelt))
         asked = [one[tokens(one)[same].start() :] for one in asked if len(tokens(one)) > same]
-        yield [re.sub(r"^(?:(?:(?!\bof\b).)* of )?(?:the |an? )?", "", one) for one in asked], True
+        yield asked, True
+
+
+def _asked_of(text: str, *, is_column: bool) -> str:
+    """What a question begins with: its thing, or what it asks of it."""
+    if not is_column:
+        return re.sub(r"^(?:(?:(?!\bof\b).)* of )?(?:the |an? )?", "", text)
+    column = re.sub("^.*(?:(?<!目)的|:)", "", text.rstrip("的"))
+    return re.sub(r"^.*\b(?:the|its|their|are|is)\b ?", "", re.split(r" (?:of|for|does|do) ", column)[0])
 
 
 def _ends(text: str, n: int, of: int) -> Iterator[str]:
