@@ -81,14 +81,14 @@ recorded record records found find following follows here summary short brief gr
 information details listed given entry entries knowledge base source sources go got understood happy
 """
 CLOSING = """
-仅 仅供 仅供参考 供 供您参考 参考 为准 温馨提示 友情提示 提示 提醒 建议 注 备注 请 请以 请您 请按 请遵 请在 遵医嘱
-遵循 谨遵 医嘱 如 如有 若 若有 如果 如果您 如需 如您 还 还有 还想 还需要 其他 其它 别的 更多 另外 再 需要 要 想 有
-的话 疑问 疑惑 任何 疑虑 不适 不清楚 不明白 不懂 不确定 吗 呢 我再 帮 帮忙 帮助 继续 问 问我 追问 提问 随时
-欢迎 可以 可 能 您可以 联系 咨询 请咨询 向 寻求 及时 尽快 务必 前往 就医 就诊 用药 使用 使用时 操作 购买 参观 出行 前
-时 专业 专业人士 人士 人员 专业人员 工作人员 医生 医师 药师 医院 正规医院 医疗 机构 客服 商家 厂家 售后 老师 教师
-管理员 景区 学校 实际 自身 个人 具体情况 最新 公告 公布 通知 希望 希望这 希望能 有所 对您 对你 能对您 祝您 祝你 健康
-早日康复 生活愉快 愉快 顺利 感谢 感谢您 感谢使用 谢谢 你 服务 高兴 乐意 指导 下 和 或 身体 判断 决定 处理 进一步 解答
-解决
+仅 仅供 仅供参考 供您参考 参考 为准 温馨提示 友情提示 提示 提醒 建议 注 备注 请 请以 请您 请按 请遵 请在 遵医嘱 遵循
+谨遵 医嘱 如 如有 若 若有 如果 如果您 如需 如您 还 还有 还想 还需要 其他 其它 别的 更多 另外 再 想 的话 疑问 疑惑 任何
+疑虑 不适 不清楚 不明白 不懂 不确定 吗 呢 我再 帮 帮忙 帮助 继续 问 问我 追问 提问 随时 欢迎 您可以 联系 咨询 请咨询
+向 寻求 及时 尽快 务必 前往 专业 专业人士 人士 人员 专业人员 工作人员 医生 医师 药师 医院 正规医院 医疗 机构 客服 商家
+厂家 售后 老师 教师 管理员 景区 学校 实际 具体情况 最新 公告 公布 通知 希望 希望这 希望能 有所 对您 对你 能对您 祝您
+祝你 健康 早日康复 生活愉快 愉快 顺利 感谢 感谢您 感谢使用 谢谢 你 服务 高兴 乐意 进一步 解答 解决 需要我 使用前
+用药前 操作前 购买前 参观前 出行前 我可以 可以随时 可以继续 指导下使用 在医生指导下 及时就医 及时就诊 有所帮助 前请 或
+和
 please consult contact ask check see refer visit speak talk to with doctor doctors physician pharmacist healthcare
 provider professional professionals qualified expert experts specialist customer service support staff team manual
 official documentation website documents leaflet instructions label general information informational educational
@@ -141,6 +141,8 @@ def is_frame(text: str, unknown: Sequence[tuple[int, int]], *, is_last: bool = F
     text = OFFERS.sub(lambda offer: offer[0].replace("?", " "), text) if is_last else text
     strange = {place for start, end in frame.read(text)[1] for place in range(start, end)}
     if any(place in strange for start, end in unknown for place in range(start, end)):
+        return False
+    if is_last and strange and is_frame(text, unknown) is False:  # advice and offers tell nothing of what is asked
         return False
     text = ABOUT.sub(lambda found: " " * len(found[0]), text)
     for start, end, _ in reversed(chat.read(text)[0]):

@@ -26,7 +26,7 @@ ITEM_END = re.compile(r"[;,、|]+|(?<!\d)\.|\.(?!\d)")
 CLAUSE_END = re.compile(r"[,;:、。?!\n]")
 LABEL_END = re.compile(r"(?<!\d):|:(?!\d)")
 YES_OR_NO = re.compile(r"[吗否]|(.)[不没]\1")  # the words of such a question are a statement
-ASKS = re.compile(r"是|包括|包含|属于|[会可需要算]|有(?!机)|(?<![功性机])能|(.)[不没]\1")  # behind what it is about
+ASKS = re.compile(r"(?<![是属])(?:是否)?(?:包[括含]|含有?|有(?!机)|[会需]|可以?|(?<![功性机])能|([有能会可])[不没]\1)")
 MODAL = re.compile(r"(?<![功性机可])能|可以")
 JUDGING = re.compile(rf"{DENYING.pattern}|[禁忌慎停]|避免|{MODAL.pattern}")
 MIN_DENYING_RUN, MIN_OWN_CHARS = 4, 4
@@ -249,7 +249,9 @@ def _echoes(question: str) -> Iterator[str]:
     """Parts of the question that may be said again: none that asks yes or no, none that a judging word was cut from."""
     for clause in CLAUSE_END.split(question):
         sign = JUDGING.search(clause)
-        clause = ASKS.split(clause)[0] if YES_OR_NO.search(clause) else clause
+        if YES_OR_NO.search(clause):  # what it asks about may be said, and not what it asks of it
+            about = ASKS.search(clause)
+            clause = clause[: about.start()] if about and not re.search("是|属于", clause[: about.start()]) else ""
         for run in (clause, *parts(clause)):
             at = clause.find(run)
             is_cut = sign and at > sign.start() and "的" not in clause[sign.start() : at]

@@ -25,11 +25,13 @@ from sql_agent.offline_judge.doubts import CITES, is_frame
 from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.sections import JOINT
 from sql_agent.offline_judge.tables import Told, is_torn
 from sql_agent.offline_judge.typed import kind_of_texts, truth_of, typed_value
 from sql_agent.records import AnswerType
 
-SENTENCE_END, FRAME_END = re.compile(r"[.!?;\n。]"), re.compile(r"[:;,、\n]")
+SENTENCE_ENDS = ".!?;\n。"
+SENTENCE_END, FRAME_END = re.compile(f"[{SENTENCE_ENDS}]"), re.compile(r"[:;,、\n]")
 CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
 FREE_MENTIONS = 2  # a summary may repeat what was said
@@ -123,7 +125,11 @@ class _Reading:
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
         after = 0
+        last = 0
         for start, end, word in words:
+            if "\n" in self._text[last:start] and len(self._ahead) > 1:  # a line of several names begins no row
+                self._ahead = []
+            last = end
             self._lead: slice | None = slice(after, start)  # what was told since the last fact, until one is
             self._read(word, self._text[max(0, start - MAX_NAME_CHARS) : start], self._text[end : end + 1])
             after = end if self._lead is None else after
@@ -136,7 +142,8 @@ class _Reading:
         self, words: Sequence[tuple[int, int, str]], unknown: Sequence[tuple[int, int]]
     ) -> Sequence[tuple[int, int]]:
         """What is unknown but in sentences, or beginnings of one that a fact ends, that say whence a quote is."""
-        facts = [(start, end) for start, end, word in words if word in self._exam.of_form or word in self._exam.wholes]
+        told = {*self._exam.of_form, *self._exam.wholes, *self._exam.prose}
+        facts = [(start, end) for start, end, word in words if word in told]
         if not facts:
             return unknown
         starts, left = [start for start, _ in unknown], list[tuple[int, int]]()
@@ -145,11 +152,17 @@ class _Reading:
             begin = 0 if not after else ends.end() if ends else until
             begin = after if CITES.match(self._text, after, until) else begin
             first, sentence, last = (bisect_left(starts, place) for place in (after, begin, until))
-            told = [(start - begin, end - begin) for start, end in unknown[sentence:last]]
-            stop = FRAME_END.search(self._text, unknown[last - 1][1], until) if sentence < last else None
-            tells = self._text[begin : stop.start() if stop else until]
-            is_last = until == len(self._text)
-            left += unknown[first : sentence if is_frame(tells, told, is_last=is_last) else last]
+            left += unknown[first:sentence]
+            while sentence < last:
+                start = starts[sentence]
+                begin = max(begin, *(self._text.rfind(sign, begin, start) + 1 for sign in SENTENCE_ENDS))
+                ends = SENTENCE_END.search(self._text, start, until)
+                stop = bisect_left(starts, ends.end() if ends else until)
+                here = [(start - begin, end - begin) for start, end in unknown[sentence:stop]]
+                tells = self._text[begin : ends.end() if ends else until]
+                tells = tells[: next((m.start() for m in FRAME_END.finditer(tells, here[-1][1])), len(tells))]
+                left += [] if is_frame(tells, here, is_last=until == len(self._text)) else unknown[sentence:stop]
+                sentence = stop
         return left
 
     def is_torn(self, axis: dict[str, frozenset[int]]) -> bool:
@@ -248,7 +261,8 @@ class _Reading:
     def _is_heading(self, before: str, following: str) -> bool:
         """Whether a word between these begins a clause, or ends a line behind words of the question."""
         name = before[1 + max(before.rfind(sign) for sign in BEGINS) :].strip()
-        return not name or (following in ("\n", ":") and spell(name) in self._exam.question)
+        is_list = all(not one.strip() or spell(one) in self._exam.names for one in JOINT.split(name))
+        return is_list or (following in ("\n", ":") and spell(name) in self._exam.question)
 
     def _told_of(self) -> frozenset[int] | None:
         """The sections that the names told so far leave, the last ones first: a drug's name, then a field's."""

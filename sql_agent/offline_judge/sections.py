@@ -32,7 +32,8 @@ ORDER = re.compile(  # what is asked for has an order
     r"|\b(?:(?:order|rank|sort)(?:ed)?|top|from .+ to|\w*(?:est|most)\b[^.?]* first|the \d+ (?:\w*est|most|least))\b"
 )
 OF = re.compile(  # the columns stand before the things
-    r"\b(?<!terms )of\b|\bfor\b|\b(?:between|among)\b|[从就][^;。?]{2,40}(?:方面|角度|对比|比较)"
+    r"^(?!(?:for|of|between|among)\b).*\b(?:(?<!terms )of|for|between|among)\b"
+    r"|[从就][^;。?]{2,40}(?:方面|角度|对比|比较)"
 )
 MIN_RUN_CHARS, MAX_RUN = 2, 24
 ASK_END = re.compile(  # between two questions
@@ -42,7 +43,7 @@ ASK_END = re.compile(  # between two questions
 ASKING = re.compile(
     r"^(?:how|what|which|who|when|where|tell|give|list|explain|describe|show|please)\b|呢|什么|如何|怎|哪|多少|几"
 )
-MAX_SHORT = 8  # tokens of a question that asks by its mark alone
+MAX_SHORT = 12  # tokens of a question that asks by its mark alone
 OWN = re.compile(r" of ([^,;.?]{1,60}?),? ?(?:and|as well as) (?:its|their) ([^,;.?]+)")  # the X of A and its Y
 OWNER = re.compile(r"它们?的?|其(?![他它中余实次])的?")
 Item = tuple[str, str]  # its label, and what it says
@@ -123,7 +124,8 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact], known:
 def _things(question: str) -> Iterator[tuple[list[str], bool]]:
     """What is joined in a part of the question; or else what several questions begin with, behind what they share."""
     asked = [one for one in ASK_END.split(question) if len(tokens(one)) > 1]
-    if len(asked) < 2 or not all(ASKING.search(one) or len(tokens(one)) < MAX_SHORT for one in asked):
+    is_short = "?" in question and all(len(tokens(one)) < MAX_SHORT for one in asked)
+    if len(asked) < 2 or not (is_short or all(map(ASKING.search, asked))):
         yield from ((JOINT.split(part), False) for part in PART_END.split(question))
     else:
         spelt = [[token[0] for token in tokens(one)] for one in asked]
