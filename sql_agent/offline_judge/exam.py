@@ -27,6 +27,9 @@ CLAUSE_END = re.compile(r"[,;:、。?!\n]")
 LABEL_END = re.compile(r"(?<!\d):|:(?!\d)")
 YES_OR_NO = re.compile(r"[吗否]|(.)[不没]\1")  # the words of such a question are a statement
 ASKS = re.compile(r"(?<![是属])(?:是否)?(?:包[括含]|含有?|有(?!机)|[会需]|可以?|(?<![功性机])能|([有能会可])[不没]\1)")
+TITLE = re.compile(  # what the reference tells of its thing
+    r"(?<!目)的([^,;。:、\d]{2,6}?)(?:主?要?[是为:]|包括|如下|中)|\b(?:the|its) ([a-z]{4,}(?: [a-z]{4,})?)(?= of )"
+)
 MODAL = re.compile(r"(?<![功性机可])能|可以")
 JUDGING = re.compile(rf"{DENYING.pattern}|[禁忌慎停]|避免|{MODAL.pattern}")
 MIN_DENYING_RUN, MIN_OWN_CHARS = 4, 4
@@ -74,6 +77,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     bare, others = Lexicon({*free, *_relations(question)}), Lexicon(shared)
     own = {item: bare.core(item, others) for _, item in told}
     labels = {label: list(runs(label, asked)) for label, _ in told}
+    titles = {title for found in TITLE.findall(normalise(reference)) for title in found if not JUDGING.search(title)}
     known = {item for items in record for _, item in items}
     if _is_evidence(own, known):
         cells, record = [], [[pair for pair in told if pair[0] == label] for label in labels]
@@ -95,6 +99,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
             *known,
             *own,
             *labels,
+            *titles,
             *(run for found in labels.values() for run in found),
         }
         free |= {f"{above}:{item}" for items in record for above, item in items if cells}

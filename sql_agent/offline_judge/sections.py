@@ -23,7 +23,7 @@ PART_END = re.compile(  # no \b: beside Chinese there is no blank
     r"|(?<!\band )(?<!\bor )(?<!\bthat )(?<!\bthose )(?<!\bas )(?<![a-z])(?:of|for|in)(?![a-z])"
 )
 JOINT = re.compile(  # stands between things that are compared
-    r"[、/和与跟同及]|;?(?:以及|还有)|(?:, ?(?:(?:and|or)(?![a-z]))?"
+    r"[、/和与同及]|(?<!^)(?<![、和与])跟|;?(?:以及|还有)|(?:, ?(?:(?:and|or)(?![a-z]))?"
     r"|(?<![a-z])(?:and|or|as well as|vs|versus|with|(?:differ(?:s|ent)? )?from|similar to|compared to)(?![a-z]))"
     r"(?: ?(?:the|that|those|of|for|in)(?![a-z]))*"
 )
