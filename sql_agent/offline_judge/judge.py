@@ -32,6 +32,7 @@ from sql_agent.records import AnswerType
 
 SENTENCE_ENDS = ".!?;\n。"
 SENTENCE_END, FRAME_END = re.compile(f"[{SENTENCE_ENDS}]"), re.compile(r"[:;,、\n]")
+PIECE = re.compile(r"(?:[^.!?;\n。]|\.(?=\d))*(?:[^;\n。])")  # of what is unknown, to the end of its sentence
 CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
 FREE_MENTIONS = 2  # a summary may repeat what was said
@@ -146,6 +147,8 @@ class _Reading:
         facts = [(start, end) for start, end, word in words if word in told]
         if not facts:
             return unknown
+        pieces = (m.span() for start, end in unknown for m in PIECE.finditer(self._text, start, end))
+        unknown = [(start, end) for start, end in pieces if not self._text[start:end].isspace()]
         starts, left = [start for start, _ in unknown], list[tuple[int, int]]()
         for (_, after), (until, _) in pairwise([(0, 0), *facts, (len(self._text),) * 2]):
             ends = SENTENCE_END.search(self._text, after, until)
