@@ -28,6 +28,7 @@ hectare/ha/公顷 acre/英亩 亩 | minute/min/分钟 hour/小时/h second/sec/�
 | per_night/a_night/nightly/每晚 per_day/a_day/each_day/every_day/daily/每天/每日 per_week/a_week/weekly/每周
 per_month/monthly/每月 per_year/a_year/yearly/annual/每年 | kilobyte/kb megabyte/mb/兆 gigabyte/gb terabyte/tb |
 watt/w/瓦 kilowatt/kw/千瓦 megawatt/mw/兆瓦 gigawatt/gw/吉瓦 hertz/hz/赫兹 khz/千赫 mhz/兆赫 ghz/吉赫
+| celsius/°c/摄氏度 fahrenheit/°f/华氏度 kelvin
 """
 KINDS = """
 monday tuesday wednesday thursday friday saturday sunday | 周一/星期一 周二/星期二 周三/星期三 周四/星期四 周五/星期五
@@ -36,7 +37,8 @@ monday tuesday wednesday thursday friday saturday sunday | 周一/星期一 周�
 west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明日 前天 后天 | 去年 前年 今年 明年 | 上月/上个月
 本月/这个月 下月/下个月 | least/fewest/lowest/smallest/minimum/最低/最小/最少 average/avg/平均 the_total/the_sum
 highest/largest/biggest/greatest/maximum/max/最高/最大 | long/length/长度/全长 wide/width/宽度 deep/depth/深度
-high/tall/height/高度/身高
+high/tall/height/高度/身高 | average/avg/mean/平均 median/中位数 total/合计/总计/总和
+| last/latest/recent/newest/最近/最新
 """
 NEUTRAL = (
     "can could will would should not no or nor any some ever people person lack lacks missing without each every per "
@@ -126,7 +128,7 @@ def _spans(text: str) -> Iterator[tuple[int, int, str]]:
     for match in tokens(text):
         start, end = match.span()
         if start >= after:
-            ends = range(start + 4, end, -1) if not match[0].isascii() else ()
+            ends = [one for one in range(start + 4, end, -1) if not match[0].isascii() and "了" not in text[end:one]]
             after = next((one for one in ends if is_chinese_word(text[start:one].removeprefix("最"))), end)
             yield start, after, text[start:after]
 
@@ -197,7 +199,7 @@ def _is_exchanged(asked: str, ours: Sequence[str], gone: Sequence[str], theirs: 
     if not gone or not new or 2 * len(gone) > sum(one not in "#…" for one in ours) or len(rows) > 1 < most:
         return False
     kept = [one for one in theirs if one in new or one == "#" or _known_as(one, ours) in ours]
-    for lost, told in product(rows, _rows(kept, new)):
+    for lost, told in product(rows, _rows(kept, new) if {*kept} - {*new} else ()):
         if lost[0] in COUNTED.findall(asked) and f"# {told[0]}" in clause:
             return True
         if max(len(lost), len(told)) > most or (is_opposite(lost[0], told[0]) if most == 1 else _may_mean(lost, told)):

@@ -23,7 +23,11 @@ from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import SYMBOL_OF
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
 from sql_agent.offline_judge.slots import (
+    ASKED as ASKED_FOR,
+)
+from sql_agent.offline_judge.slots import (
     COMPARES,
+    PASSIVE,
     SAME,
     is_exchanged,
     is_other_kind,
@@ -33,10 +37,10 @@ from sql_agent.offline_judge.slots import (
     stem,
 )
 from sql_agent.offline_judge.tables import is_swapped, is_torn
-from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, SCALES, TIME, plain
+from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTH, MONTHS, NUMBER, SCALES, TIME, plain
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
 from sql_agent.records import AnswerType
-from sql_agent.words.meanings import is_chinese_verb, one_sense
+from sql_agent.words.meanings import is_chinese_verb, one_sense, same_meaning
 
 MAX_CHARS, MAX_HAN, MAX_WORDS, MAX_ITEMS = 60, 24, 6, 30  # of a truth; longer ones are no values
 MAX_ITEM_WORDS, MAX_ITEM_TOKENS = 3, 8  # of a list within a cell
@@ -50,24 +54,35 @@ SEPARATOR = re.compile(r"\s*(?:[,;、，；\n|]|\band\b|和|以及)\s*", re.I)
 CLAUSE_END = re.compile(r"(?<!\d)[,:]|[,:](?!\d)|[;。!?\n、|()—–/→>]|(?<!\d)\.|\.(?!\d)| - |--")
 MEASURE = re.compile(rf"{NUMBER.pattern}(?: percent)?(?: ?[^\W\d]{{1,9}}| ?[\u4e00-\u9fff]{{1,3}})?")
 STOP = re.compile(r"[;；。：？！\n]|[!?:](?![!-~]|$)|(?<![!-~])[!?:]")
-MARK = re.compile(r"(?<![\w./-])\d{1,2}[.)](?=[^\W\d])")  # of an item
+MARK = re.compile(r"(?<![\w./-])(\d{1,2})[.)](?=[^\W\d])")  # of an item
+MARKED = re.compile("[✅✔☑👉🎉📊📅🏆🔍💡📝📌😊🙂]\ufe0f? ?|</?answer>")  # says nothing
+ENDS = re.compile(r"(?<=[^\s\d] )(\d[\d,.:/-]*)\.(?=\s+[^\W\d])")  # a number that ends a sentence
 JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
 JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")
 LAST = re.compile(rf"#(?:{JOINT}|[\s,;:、]*)(\d[\d.]*)$")  # a number at an answer's end
 OTHER = r"[^\W\u4e00-\u9fff]"  # a letter of no Chinese word, or a digit
-WORD_WITHIN = re.compile(rf"(?<![.!?:–—|-] )(?<!^)(?<![\n\"“*>])(?<!{OTHER})(?![\d_]){OTHER}+")  # a line or sentence
+WORD_WITHIN = re.compile(rf"(?<![.!?:–—|>-] )(?<!^)(?<![\n\"“*>(])(?<!{OTHER})(?![\d_]){OTHER}+")  # a line or sentence
 PAIR = re.compile(rf"(?<!{OTHER})([A-Z](?:{OTHER}|-)*) (?=([A-Z](?:{OTHER}|-)*))")
 SECONDS = re.compile(r"(\d\dh\d\d)m\d\d")  # which may be left out
+YEAR = re.compile(r"(?<![\d.,-])(?:19|20)\d\d(?![\d.,])")
+DAY_EN = re.compile(  # without its year
+    rf"\b(?:(?:{MONTH}) (?:the )?\d{{1,2}}(?:st|nd|rd|th)?|\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{MONTH}))\b(?!,? ?\d)",
+    re.I,
+)
+DAY_ZH = re.compile(r"(?<![\d年])(?<![\d年] )\d{1,2}月\d{1,2}[日号]")
 DAYS = f"monday tuesday wednesday thursday friday saturday sunday sql {' '.join(MONTHS)}"
 LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut)\b|[缺闭]")  # as good as a denial
 PIECE = re.compile(r"[^.!?\n。！？]*[.!?\n。！？]+[\s*_]*|[^.!?\n。！？]+")
 OFFERS = re.compile(  # "let me know if you need anything else"
-    r"[\s*_]*(?:(?:please |i )?(?:let me know|feel free|is there|if|would you|hope)\b"
+    r"[\s*_]*(?:(?:please |i |just )?"
+    r"(?:let me know|feel free|is there|if|would you|do you want|want me|hope|happy to)\b"
     r"|[如若希欢随]|您?还[有需]|请[问随])",
     re.I,
 )
 MORE = re.compile(
-    r"\b(?:else|help|assist|question|further|more|additional|detail)|帮|告[诉知]|[提疑]问|问题|联系|了解", re.I
+    r"\b(?:else|help|assist|question|further|more|additional|detail|want|would you like|just let me know)"
+    r"|帮|告[诉知]|[提疑]问|问题|联系|了解",
+    re.I,
 )
 OFFERED = {"if", "or", "about", "如果", "或", "疑", "?"}  # doubts that an offer has
 OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
@@ -82,6 +97,8 @@ NONE = re.compile(  # is 0, of what the question counts: no "no idea"
     r"(?:\b(?:none|no|nobody|not (?:a single|any|one))\b(?: of (?:the|its|them)\b)?"
     r"|1[^\d\s]?[也都]没有?|没有?(?:.{0,4}任何|1[^\d\s])) ?([a-z]+|[\u4e00-\u9fff]{0,2})"
 )
+ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?)\b|[只仅]|唯1")  # of a part of a list
+ASKS_NAME = re.compile(r"\b(?:who(?:m|se)?|which)\b|[哪谁]")
 COPULA = re.compile(r"[是为叫由].?$")
 DENIED = re.compile(
     r"(?:[不没未无]有?|\b(?:not?|without|never) (?:have |had )?(?:an? |any |the )?)([\u4e00-\u9fff]{2}|[a-z]{3,})"
@@ -112,12 +129,17 @@ BOUNDS = (  # how a question asks for a bound itself, not for something of the l
 )
 NOT = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question that offers both
 TWICE_DENIED = re.compile(r"\b(?:not|never) (?:been |being )?not\b|(?:并?不是|并[非不]|没有?|从?[不未])[不未没]有?")
+ASIDES = re.compile(
+    r"^after [a-z]+ing\b|\bnot only\b|不[仅但光]|\b(?:that|this|the same) (?:day|night|date|week|month|year|time)\b"
+)
 MAY = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no, a permission
 DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
 KNOWN_NAMES = {*f"{DAYS} sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split()}
 KNOWN_NAMES |= {f"{day}s" for day in DAYS.split() if day.endswith("day")}
 WORDS = frozenset(spell(one) for one in [*FREE.split(), *TITLES.split()])
-COMMON = [*FREE.split(), *TITLES.split(), *FRAMES.split(), *alternatives(PHRASES), *QUOTE_PHRASES.split()]
+COURTESY = "source sources got patience per retrieved queried summarize let me just back found 来源 信息"
+COMMON = [*f"{FREE} {COURTESY} {TITLES} {FRAMES}".split(), *alternatives(PHRASES), *QUOTE_PHRASES.split()]
+COURTEOUS = WORDS | {spell(one) for one in COURTESY.split()}
 FRAME = Lexicon(COMMON)
 COUNTS = re.compile(r"\bhow many (?!percent)|[多几]少?[个名位只台辆条本件]")  # no share
 KIND_OF_NAME = re.compile(r"\bthe ([a-z]+) (?=[\"'“‘«]?[A-Z])")  # the planet Mars
@@ -196,6 +218,7 @@ def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerT
 def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     """What the answer earns: 1 or 0, of a list or a set F1 of what it names."""
     asked = plain(question)
+    answer = _with_year(MARKED.sub("\n", answer), asked)
     is_strange = _strange_names(answer, asked, [*truth.columns, *truth.values, *sum(truth.rows, ())])
     answer = _without_offer(answer)
     said = plain(answer)
@@ -212,6 +235,9 @@ def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     order = [wanted.index(value) for value in told.order]
     again = [b for a, b in zip([len(order), *order], order, strict=False) if b <= a]  # where the list begins
     lacks = any(NUMBER.match(value) for value in {*wanted} - {*told.order})
+    is_short = len({*order}) < len(wanted)
+    if is_short and (ONLY.search(told.said) or (ASKS_NAME.search(asked) and all(map(NUMBER.match, told.order)))):
+        return 0.0
     if told.is_torn or (lacks and told.spare_numbers) or (truth.is_ordered and any(one != min(order) for one in again)):
         return 0.0
     n = len({*order})
@@ -222,15 +248,17 @@ class _Told:
     """The truths that an answer tells, in order, and whether it says nothing against them."""
 
     def __init__(self, truth: Truth, question: str, answer: str) -> None:
-        asked, said = plain(question), MARK.sub("\n", plain(answer))
+        n = len({*truth.values})
+        answer = ENDS.sub(r"\1;", answer) if n == 1 else answer
+        asked, said = plain(question), MARK.sub(lambda m: "\n" if int(m[1]) <= n > 1 else m[0], plain(answer))
         said = NONE.sub(lambda m: _zero(m, asked), said) if truth.values == ("0",) else said
         self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind, asked, said)}
         self._known, self._lexicon = _lexicon("\n".join([asked, *truth.columns])), Lexicon(self._forms)
         said = _without_opposites(said, asked, self._shown(said))
-        self._truth, self._asked, self._said = truth, asked, said
-        columns, known = " ".join(truth.columns).split(), _content(asked)
-        self._columns = Lexicon(one for one in columns if stem(one) not in known)
-        self._is_named, n = truth.kind in ("name", "list", "set"), len({*truth.values})
+        self._truth, self._asked, self.said = truth, asked, said
+        columns, self._content = " ".join(truth.columns).split(), _content(asked)
+        self._columns = Lexicon(one for one in columns if stem(one) not in self._content)
+        self._is_named = truth.kind in ("name", "list", "set")
         first = 1 if self._is_named and not any(map(NUMBER.fullmatch, truth.values)) else n
         numbers = {token[0] for token in tokens(asked)}
         self._numbers = numbers | {str(place) for place in range(first, n + 1)}
@@ -243,8 +271,10 @@ class _Told:
         self._capitals = _capitals(answer)
         self._names = self._capitals | _capitals(question)
         self._spare = frozenset(KIND_OF_NAME.findall(question))
+        is_active = re.match(r"(?:who|which [a-z]+) ", asked) and not PASSIVE.search(asked)
+        self._orders = [asked, *([ASKED_FOR.sub("#", asked)] if is_active and truth.kind == "name" else [])]
         self._gone, self._topics = _unsaid(asked, said), self._topics_of(asked)
-        self._is_capital = all({*spell(one).split()[:1]} <= self._capitals for one in truth.values)
+        self._is_capital = all(one[0].isdigit() or {*spell(one).split()[:1]} <= self._capitals for one in truth.values)
         self.is_torn = self._is_torn(said)
         is_turned = self._is_negative and any(len(_denials(one)) > 1 for one in SENTENCE.split(said))  # and so have one
         money = (" ".join(["", *re.findall("[$€£]", text)]) for text in (question, answer))  # no part of plain numbers
@@ -299,6 +329,7 @@ class _Told:
         filled = _filled(clause, found, "#")
         rest = self._count.sub(lambda m: " " * len(m[0]), filled).replace("#", " ")
         courtesy, unknown = self._known.read(rest)
+        unknown = [(a, b) for a, b in unknown if not (rest[a:b].isascii() and _content(rest[a:b]) <= self._content)]
         polite = [one for one in FRAME.read(rest)[0] if one[2].count(" ") > 3]  # "if you need anything else"
         is_joined = JOINED.search(_filled(_filled(rest, found, "|"), unknown, "?"))  # "A and B" where only A is true
         said = _filled(filled, self._columns.read(filled)[0])  # a column's name is no other thing
@@ -308,8 +339,8 @@ class _Told:
             or (is_joined and (self._is_named or rest.isascii()))
             or _renames(self._asked, filled)
             or (found and affirms)
-            or (found and is_exchanged(self._asked, said, self._said, self._spare))
-            or (found and self._names and is_turned(self._asked, filled, self._names))
+            or (found and is_exchanged(self._asked, said, self.said, self._spare))
+            or (found and self._names and any(is_turned(one, filled, self._names | {"#"}) for one in self._orders))
             or any(token[0] not in self._numbers and re.search(r"\d", token[0]) for token in tokens(rest))
             or (self._is_named and not found and unknown and not (leads or self._is_source(clause, rest, unknown)))
             or self._is_other(_filled(rest, found, "#"), courtesy, unknown, found[0][0] if found else 0)
@@ -338,7 +369,7 @@ class _Told:
             clause = OR.sub("# #", clause.replace("not find", ""))
         doubts = {*DOUBTS.findall(clause)} - (NEAR if not AT_TRUTH.search(clause) else set())
         theirs = {stem(word) for words in OF_TRUTH.findall(clause) for word in words if word}
-        is_another = self._truth.kind == "name" and not theirs <= _content(self._asked)
+        is_another = self._truth.kind == "name" and not theirs <= self._content
         is_another |= any(m[1] in self._asked and m[0] not in self._asked for m in OTHER_RANK.finditer(clause))
         is_change = CHANGE.search(clause) and not re.search(r"\bstart|[涨降增减升跌省]", self._asked)
         is_else = is_another or ("# percent" in clause and COUNTS.search(self._asked))
@@ -367,14 +398,23 @@ class _Told:
 
 
 def _without_offer(answer: str) -> str:
-    """An answer without the offers at its end; one with a number, or that denies or doubts, stays."""
-    pieces = PIECE.findall(answer)
+    """An answer without the offers at its end; with a number, a new name, denial or doubt one stays."""
+    pieces, offers = PIECE.findall(answer), list[str]()
     while pieces and OFFERS.match(pieces[-1]) and MORE.search(pieces[-1]):
         offer = plain(pieces[-1])
         if re.search(r"\d", offer) or DENIALS.search(offer) or not {*DOUBTS.findall(offer)} <= OFFERED:
             break
-        pieces.pop()
-    return "".join(pieces)
+        offers.append(pieces.pop().strip(" *_\n")[1:])
+    rest = "".join(pieces)
+    return rest if _capitals("\n".join(offers)) <= _capitals(rest) else answer
+
+
+def _with_year(answer: str, asked: str) -> str:
+    """An answer whose days of no year are of the one that the question names."""
+    if len(years := {*YEAR.findall(asked)}) != 1:
+        return answer
+    year = years.pop()
+    return DAY_ZH.sub(rf"{year}年\g<0>", DAY_EN.sub(rf"\g<0>, {year}", answer))
 
 
 def _denials(text: str) -> list[str]:
@@ -389,7 +429,7 @@ def _alike(text: str, value: str) -> bool:
 
 def _capitals(text: str) -> set[str]:
     words = [spell(plain(word)) for word in re.findall(r"\b[A-Z][\w-]*", text)]
-    return {word.strip() for word in words if word not in WORDS and not re.search(r"\d", word)}
+    return {word.strip() for word in words if word not in COURTEOUS and not re.search(r"\d", word)}
 
 
 def _unsaid(asked: str, said: str) -> tuple[str, str]:
@@ -432,6 +472,7 @@ def _renames(asked: str, clause: str) -> bool:
             return False
         is_new = not {*new} & {*DEFINITE} and not any(new[i : i + 2] in asked for i in range(max(1, len(new) - 1)))
         is_new = is_new and FRAME.read(new) == ([], [(0, len(new))]) and SYMBOL_OF.get(gone) != new
+        is_new = is_new and not same_meaning(*sorted((gone.rstrip("了"), new)))
         return is_new and gone not in clause and bool(FRAME.read(gone)[1]) and same + agree > 2
     return False
 
@@ -515,6 +556,9 @@ def _forms(value: str, kind: AnswerType, asked: str, said: str) -> list[str]:
     family, comma, given = value.partition(",")  # Curie, Marie
     turned = [f"{given} {family}"] if comma and not re.search(r"[\d,]", family + given) else []
     days = [value[:10]] if DATE.fullmatch(value) and WHICH_DAY.search(asked) else []
+    if DATE.fullmatch(value) and value[:10] in said:  # beside which 05/03/1994 may be read
+        year, month, day = value[:10].split("-")
+        days += [f"{day} {month} {year}", f"{month} {day} {year}"]
     return [value, SECONDS.sub(r"\1", value), *turned, *days, *in_full]
 
 
@@ -559,6 +603,7 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
     if len(courtesy) == 1 and not strange and courtesy[0][2].count(" ") > 3:
         return "frame"
     clause = re.sub(r"^(?:(?:and|so|that|then|the answer is) |答案[是为])", "", clause.replace("no longer", "not"))
+    clause = ASIDES.sub(" ", clause)
     lead = NO.match(clause) or YES.match(clause)
     lead = lead if lead and not asked.startswith(clause[: lead.end() + 1]) else None  # a name's first letters
     rest = clause[lead.end() :] if lead else clause

@@ -45,7 +45,8 @@ DATES = (
         r"(?:[t ]00:00(?::00)?(?!\d))?(?:[、 ]?(?:星期|周|礼拜)[1-6日天]、?)?"
     ),
     re.compile(rf"{WEEKDAY}\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[ -](?:of )?(?P<m>{MONTH})[,; -]{{1,2}}(?P<y>\d{{4}})\b"),
-    re.compile(r"(?<!\d)(?P<d>1[3-9]|2\d|3[01])[-/.](?P<m>0?[1-9]|1[0-2])[-/.](?P<y>\d{4})(?!\d)"),
+    re.compile(r"(?<!\d)(?P<d>1[3-9]|2\d|3[01])[-/](?P<m>0?[1-9]|1[0-2])[-/](?P<y>\d{4})(?!\d)"),
+    re.compile(r"(?<!\d)(?P<d>0?[1-9]|[12]\d|3[01])\.(?P<m>0?[1-9]|1[0-2])\.(?P<y>\d{4})(?!\.?\d)"),
     re.compile(rf"{WEEKDAY}\b(?P<m>{MONTH}) ?(?:the )?(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[,; ]{{1,2}}(?P<y>\d{{4}})\b"),
 )  # fmt: skip
 DAY, HOUR = r"\d{4}-\d\d-\d\d", r"(?<![\d.])(?<!\d:)(?P<h>[01]?\d|2[0-3])"
@@ -79,7 +80,7 @@ def plain(text: str) -> str:
     text = re.sub(r"(?<=[a-z])n['’]t\b", " not", re.sub(r"(?<=\w)['’](?=(?:s|re|ve|ll|d|m)\b)", " ", text, flags=re.I))
     text = re.sub(r"(?<=\w)['’](?=\w)", "", text)  # O'Brien is one word
     text = CENTS.sub(lambda m: f"{m[1] or ''}{m[2].replace('.', '')}.{m[3]}{m[4]}", text)
-    text = COLON.sub(" = ", text)
+    text = COLON.sub(" = ", re.sub(r"(?<=\d[:,]\d\d)(?=[)）])", " ", text))  # no mark of an item
     text = NUMBERED.sub(" ", AREA.sub(r"\1", text)).replace("首次", "第1次")
     text = DASH.sub(": ", SIGN.sub("负", BLANK_THOUSANDS.sub(lambda m: "".join(m[0].split()), text)))
     text = normalise(ABBREVIATED.sub(r"\1 ", MONEY.sub(r"\1", _unaccented(text))))
