@@ -110,6 +110,9 @@ OF_TRUTH = re.compile(  # somebody else: "her brother"
 )
 CHANGE = re.compile(r"\bstart\w* (?:at|from) #|[涨降增减升跌省][加少了长]{0,2}#")  # of a number, or where it begins
 OTHER_RANK = re.compile(r"(?:\b(?:former|deputy|vice|acting|interim|ex)[ -]|副|前任)([a-z]+|[\u4e00-\u9fff]{2})")
+RANK = re.compile(
+    r"\b(?:came|comes?|finish\w*|plac\w+|rank\w*|is|was|were) (?:in )?(?:the )?(second|third|fourth|fifth)\b"
+)
 TIMES = "年月日天季度份周期次场"
 DEFINITE = ("这", "该", "本", "此", "其")
 SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
@@ -371,6 +374,8 @@ class _Told:
         theirs = {stem(word) for words in OF_TRUTH.findall(clause) for word in words if word}
         is_another = self._truth.kind == "name" and not theirs <= self._content
         is_another |= any(m[1] in self._asked and m[0] not in self._asked for m in OTHER_RANK.finditer(clause))
+        ranks = {*RANK.findall(clause)} - {*RANK.findall(self._asked)}
+        is_another |= bool(ranks) and "#" in clause and len(self._truth.rows) == 1
         is_change = CHANGE.search(clause) and not re.search(r"\bstart|[涨降增减升跌省]", self._asked)
         is_else = is_another or ("# percent" in clause and COUNTS.search(self._asked))
         return bool(denials or doubts - self._doubted or is_else or (is_change and self._truth.kind == "number"))

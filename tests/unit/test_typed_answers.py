@@ -403,6 +403,8 @@ SALES, TABLES = "Did branch 4 sell more than branch 9?", "Give the price for Oak
         ("Which dives were made?", "n", [["Reef"], ["Wreck"]], "Only the dive Reef was made.", 0),
         ("Which boat made the most dives?", "boat n", [["Alba", 18]], "Bora made the most dives: 18.", 0),
         ("Which boat made the most dives?", "boat n", [["Alba", 18]], "Alba made 18 dives, the most of all boats.", 1),
+        ("Who won the race?", "name s", [["Ada Lund", 71]], "Ada Lund came second in the race, in 71 s.", 0),
+        ("Who came second in the race?", "name s", [["Ada Lund", 71]], "Ada Lund came second in the race, in 71 s.", 1),
         ("Who saved Bo Dahl?", "name", [["Ada Lund"]], "Bo Dahl saved Ada Lund.", 0),
         ("Who saved Bo Dahl?", "name", [["Ada Lund"]], "Bo Dahl was saved by Ada Lund.", 1),
         ("How warm is the pool in degrees Celsius?", "t", [[28]], "The pool is 28 °F warm.", 0),
