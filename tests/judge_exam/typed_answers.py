@@ -11,7 +11,8 @@ question; `later` is a third set, `office` and `second office` a fourth, `trade`
 `against club` was written against rules chosen on it; `fields` and `held fields`, halves by question, are ten other
 fields, and wrong as a policy in training finds it; `turbine` and `held turbine`, halves by the hash of the question,
 have rows of two columns, ids that are numbers and times with dates; `loyalty` and `held loyalty`, halves likewise, have
-sides, rows and names exchanged; `market` and `held market`, halves likewise, are ten other fields in models' sentences.
+sides, rows and names exchanged; `market` and `held market`, halves likewise, are ten other fields in models' sentences;
+`observatory` and `held observatory`, halves likewise, are twelve more, one right and one wrong sentence a question.
 Guarantees: a pure function of the seed.
 """
 
@@ -39,11 +40,11 @@ from tests.judge_exam.typed_forms import days, lists, numbers, titled
 
 TEXT = tomllib.loads((Path(__file__).parent / "typed_sentences.toml").read_text(encoding="utf-8"))
 PARTS = [(part, language) for part, languages in TEXT.items() for language in languages]
-_OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB, _FIELDS, _TURBINE, _LOYALTY, _MARKET = (
+_OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB, _FIELDS, _TURBINE, _LOYALTY, _MARKET, _OBSERVATORY = (
     tomllib.loads((Path(__file__).parent / f"{file}_answers.toml").read_text(encoding="utf-8"))["ask"]
     for file in (
         *("written", "fresh", "later", "office", "trade", "reworded"),
-        *("club", "fields", "turbine", "loyalty", "market"),
+        *("club", "fields", "turbine", "loyalty", "market", "observatory"),
     )
 )
 WRITTEN: dict[str, list[dict[str, Any]]] = {
@@ -64,6 +65,8 @@ WRITTEN: dict[str, list[dict[str, Any]]] = {
     "held loyalty": [ask for ask in _LOYALTY if crc32(ask["question"].encode()) % 2],
     "market": [ask for ask in _MARKET if crc32(ask["question"].encode()) % 2 == 0],
     "held market": [ask for ask in _MARKET if crc32(ask["question"].encode()) % 2],
+    "observatory": [ask for ask in _OBSERVATORY if crc32(ask["question"].encode()) % 2 == 0],
+    "held observatory": [ask for ask in _OBSERVATORY if crc32(ask["question"].encode()) % 2],
 }
 
 

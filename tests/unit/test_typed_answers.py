@@ -318,6 +318,7 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
     lies = [one.value for one in told if one.why not in ("right", "part")]
     shares = {"reworded en": 0.92, "reworded zh": 0.73, "against club en": 0.83, "against club zh": 0.9}
     shares |= {"held fields zh": 0.84, "held turbine zh": 0.9, "held loyalty zh": 0.75, "held market en": 0.91}
+    shares |= {"held observatory zh": 0.92}
     paid = shares.get(f"{part} {language}", 0.93)
     assert sum(value >= 0.9 for value in right) >= paid * len(right)
     floors = {
@@ -331,6 +332,8 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
         "held fields zh": 0.82,
         "held loyalty en": 0.77,
         "held loyalty zh": 0.91,
+        "held observatory en": 0.9,
+        "held observatory zh": 0.92,
     }
     least = floors.get(f"{part} {language}", 0.93)
     assert sum(value <= 0.1 for value in lies) >= least * len(lies)
