@@ -207,7 +207,7 @@ class EpisodeRunner(AbstractContextManager["EpisodeRunner"]):
         """Find what cannot work before the first episode. Raises UserError."""
         self.toolset.check()
         _ = self.reader
-        if not self.config.agent.own:
+        if not self.config.agent.custom_episode:
             databases = self.toolset.databases
             self.prompt_for(databases.any_id if databases else "")
         check_program(self.config.agent)
@@ -270,7 +270,7 @@ class EpisodeRunner(AbstractContextManager["EpisodeRunner"]):
         agent = self.config.agent
         text = "\n".join([question.question, *offered.told])
         tools = [self.read(tool, question.question) for tool in offered.tools]
-        if agent.own:
+        if agent.custom_episode:
             prompted = question.model_copy(update={"question": text})
             return await play_own(self._relay, prompted, llm, context, config=agent, tools=tools, toolset=self.toolset)
         async with AsyncExitStack() as stack:

@@ -8,8 +8,8 @@ agent.match does not name go past the training. What a program may not ask for i
 Functions of agent.episode call the run's tools here, in BASE/tools/NAME; agents of agent-lightning 1.0 find that
 framework's addresses of a rollout, and its events.
 Guarantees: it listens on 127.0.0.1 only, at an address that is not guessed; answers pass unchanged but for hidden
-control tokens (told.py), streams as they come. Covered are /v1/chat/completions and /v1/models; what the model said
-stands in the context's messages.
+control tokens (message_codec.py), streams as they come. Covered are /v1/chat/completions and /v1/models; what the model
+said stands in the context's messages.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from foundation.files import writable
 from foundation.http_local import application, listening, refusal
 from foundation.net import is_loopback
 from sql_agent.agent.endpoint import CONNECT_PAUSES_S, LLMEndpoint, is_overflow
-from sql_agent.agent.told import Told, ToldStream
+from sql_agent.agent.message_codec import MessageCodec, StreamCodec
 from sql_agent.agent.tool import EpisodeContext, Tool
 from sql_agent.errors import EpisodeFault, Fault, LLMFault
 from sql_agent.records import StopReason
@@ -68,10 +68,10 @@ class Session:
     stop: StopReason | None = None
     fault: Fault | None = None
     token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
-    told: Told = field(init=False)
+    codec: MessageCodec = field(init=False)
 
     def __post_init__(self) -> None:
-        self.told = Told(self.llm.marks)
+        self.codec = MessageCodec(self.llm.marks)
 
     def rewarded(self, value: Any) -> None:
         """Note what the agent says that it earned; what is no number from 0 to 1 is its fault."""
@@ -188,8 +188,8 @@ class Relay:
         try:
             body = json.loads(await request.read())
             body = body if isinstance(body, dict) else {}
-            said = session.told.history(body.get("messages"))
-            payload = session.llm.request({**body, "messages": said})
+            messages = session.codec.for_policy(body.get("messages"))
+            payload = session.llm.request({**body, "messages": messages})
         except (ValueError, RecursionError):
             return refusal(400, "the body must be a JSON object")
         except NotAllowed as exc:
@@ -202,7 +202,7 @@ class Relay:
         trained = not session.match or re.fullmatch(session.match, agent) is not None
         base = session.llm.base_url if trained else session.llm.untrained_url or session.llm.base_url
         try:
-            call = _Call(said, trained=trained, started=time.time())
+            call = _Call(messages, trained=trained, started=time.time())
             return await self._forward(request, session, base, payload, call)
         except (ClientError, TimeoutError) as exc:
             session.fault = LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}")
@@ -231,13 +231,14 @@ class Relay:
     async def _stream(self, request: web.Request, session: Session, upstream: Any, call: _Call) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        raw, shown = bytearray(), ToldStream(session.llm.marks)
+        raw = bytearray()
+        codec = StreamCodec(session.llm.marks)
         try:
             async for line in _lines(upstream):
                 raw += line
                 if line.removeprefix(b"data:").strip() == END:
                     break
-                if (event := _shown_line(shown, line)) is None:
+                if (event := _shown_line(codec, line)) is None:
                     raw += b"data: [DONE]\n"
                     break
                 await response.write(event)
@@ -278,13 +279,13 @@ async def _lines(upstream: Any) -> AsyncIterator[bytes]:
         yield bytes(left)
 
 
-def _shown_line(shown: ToldStream, line: bytes) -> bytes | None:
+def _shown_line(codec: StreamCodec, line: bytes) -> bytes | None:
     """A line of a stream as the agent gets it; None for an error, and for what is no event of a completion."""
     if not line.startswith(b"data:"):
         return line
     try:
         event = json.loads(line.removeprefix(b"data:"))
-        return None if "error" in event else b"data: %s\n" % json.dumps(shown.event(event)).encode()
+        return None if "error" in event else b"data: %s\n" % json.dumps(codec.for_agent(event)).encode()
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return None
 
@@ -293,7 +294,7 @@ def _answer_for_agent(session: Session, answer: dict[str, Any]) -> bytes:
     """The answer as its agent gets it; b"" where that is what the model server wrote."""
     if not answer:
         return b""
-    choices = [{**choice, "message": session.told.answer(choice["message"])} for choice in answer["choices"]]
+    choices = [{**choice, "message": session.codec.for_agent(choice["message"])} for choice in answer["choices"]]
     return b"" if choices == answer["choices"] else json.dumps({**answer, "choices": choices}).encode()
 
 

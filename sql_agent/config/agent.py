@@ -129,27 +129,27 @@ class AgentConfig(Node):
         return self
 
     @property
-    def own(self) -> str:
+    def custom_episode(self) -> str:
         """The key that plays an episode in place of this project's loop, with its value: `agent.command = 'x'`; ""."""
         return " and ".join(f"agent.{key} = {getattr(self, key)!r}" for key in WAYS_TO_PLAY if getattr(self, key))
 
     @model_validator(mode="after")
     def _one_way_to_play(self) -> AgentConfig:
         if len([key for key in WAYS_TO_PLAY if getattr(self, key)]) > 1:
-            raise ValueError(f"{self.own} are two ways to play an episode; leave one of them out")
+            raise ValueError(f"{self.custom_episode} are two ways to play an episode; leave one of them out")
         for key, owners in OF_PROGRAMS.items():
             is_set = getattr(self, key) != AgentConfig.model_fields[key].default
-            if is_set and not any(getattr(self, own) for own in owners):
+            if is_set and not any(getattr(self, owner) for owner in owners):
                 raise ValueError(
-                    f"agent.{key} belongs to {' and '.join(f'agent.{own}' for own in owners)}, which is not set; "
+                    f"agent.{key} belongs to {' and '.join(f'agent.{owner}' for owner in owners)}, which is not set; "
                     f"leave agent.{key} out"
                 )
-        if self.context != "keep" and self.own:
+        if self.context != "keep" and self.custom_episode:
             raise ValueError(
-                f"agent.context = {self.context} shortens the history of this project's own loop, and {self.own} "
-                "keeps its own: leave one of them out"
+                f"agent.context = {self.context} shortens the history of this project's own loop, and "
+                f"{self.custom_episode} keeps its own: leave one of them out"
             )
-        if self.match and not self.own:
+        if self.match and not self.custom_episode:
             raise ValueError(
                 f"agent.match = {self.match!r} chooses among the agents of agent.episode or a program, and there "
                 "is only one agent without them; leave it out"

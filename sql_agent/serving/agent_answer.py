@@ -107,8 +107,9 @@ class Answerer:
         return [task.result() for task in tasks]
 
     async def _sample(self, request: ChatRequest, llm: LLMEndpoint, tell: Tell | None = None) -> Sample:
-        *before, last = request.said
-        talk, sample = Conversation(self.runner, llm, self.db_id, history=before), Sample(llm)
+        *before, last = request.plain_messages
+        talk = Conversation(self.runner, llm, self.db_id, history=before)
+        sample = Sample(llm)
 
         def record(kind: str, text: str) -> None:
             sample.told.append((kind, text))

@@ -96,8 +96,10 @@ class AgentApi:
             raise UserError(
                 f"agent.context = {runner.config.agent.context!r}: a served agent keeps its history; set keep"
             )
-        if own := runner.config.agent.own:
-            raise UserError(f"{own} plays one question an episode and cannot be served; serve an agent of agent.tools")
+        if custom := runner.config.agent.custom_episode:
+            raise UserError(
+                f"{custom} plays one question an episode and cannot be served; serve an agent of agent.tools"
+            )
         if vote > 1 and not answerer.llm.temperature:
             raise UserError(
                 f"serve.vote = {vote} with rollout.evaluation.temperature = 0: so many answers would be the same; set "
@@ -216,7 +218,7 @@ class AgentApi:
         if self._keeper and chat.store is not False:
             db_id = self._answerer.db_id
             about = {"id": name, "model": self._name, "db_id": db_id, "prompt": self._answerer.runner.prompt_for(db_id)}
-            self._keeper.conversation(about, chat.said, answer.chosen)
+            self._keeper.conversation(about, chat.plain_messages, answer.chosen)
 
 
 class _Turn:

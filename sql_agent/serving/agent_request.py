@@ -132,7 +132,7 @@ class ChatRequest(_AnyRequest):
         return self
 
     @property
-    def said(self) -> list[dict[str, str]]:
+    def plain_messages(self) -> list[dict[str, str]]:
         """The messages, each with its role and its text."""
         return [{"role": message.role, "content": message.text} for message in self.messages]
 

@@ -47,8 +47,8 @@ def chat(config: AgentTree, answering: AbstractContextManager[LLMEndpoint], db_i
     Who answers is begun when all else was checked. `db_id` names the database where the configuration has a folder of
     them.
     """
-    if own := config.agent.own:
-        raise UserError(f"--chat: {own} plays one question an episode; ask it with --question instead")
+    if custom := config.agent.custom_episode:
+        raise UserError(f"--chat: {custom} plays one question an episode; ask it with --question instead")
     out = Console(highlight=False, soft_wrap=True)
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  input() then edits lines and knows earlier ones

@@ -103,9 +103,9 @@ class AgentChats(AbstractContextManager["AgentChats"]):
 
 def _system(runner: EpisodeRunner, db_id: str) -> list[Message]:
     agent = runner.config.agent
-    if agent.own:
+    if agent.custom_episode:
         raise UserError(
-            f"{agent.own}: what such an agent is told stands nowhere in its rollouts. "
+            f"{agent.custom_episode}: what such an agent is told stands nowhere in its rollouts. "
             "Write its conversations as rows with messages, and give that file"
         )
     if runner.toolset.has_environments:

@@ -15,7 +15,7 @@ from foundation.marks import FAMILIES, Marks, Showing
 from sql_agent.agent.conversation import Conversation
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.agent.told import ToldStream
+from sql_agent.agent.message_codec import StreamCodec
 from sql_agent.config import build_config
 from sql_agent.records import Question
 from sql_agent.testing.server import chat_reply, in_turn, openai_server, stream_reply, tool_call_reply
@@ -84,13 +84,13 @@ def test_pieces_say_what_the_whole_says(pieces: list[str], size: int) -> None:
     cut = [text[n : n + size] for n in range(0, len(text), size)]
     showing = Showing(marks)
     assert "".join([*map(showing.add, cut), showing.end()]) == marks.shown(text)
-    stream, said = ToldStream(marks), json.dumps({"a": text}, ensure_ascii=False)
+    stream, said = StreamCodec(marks), json.dumps({"a": text}, ensure_ascii=False)
     events: list[Any] = [{"content": piece} for piece in cut]
     events += [{"tool_calls": [{"index": 0, "function": {"arguments": said[n : n + size]}}]} for n in
                range(0, len(said), size)]  # fmt: skip
     events = [{"choices": [{"index": 0, "delta": one, "finish_reason": None}]} for one in events]
     events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    deltas = [stream.event(one)["choices"][0]["delta"] for one in events]
+    deltas = [stream.for_agent(one)["choices"][0]["delta"] for one in events]
     assert "".join(one.get("content") or "" for one in deltas) == marks.shown(text)
     parts = [call["function"]["arguments"] for one in deltas for call in one.get("tool_calls") or []]
     assert json.loads("".join(parts)) == json.loads(marks.shown(said))

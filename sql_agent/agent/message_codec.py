@@ -1,4 +1,4 @@
-"""What an agent of one's own is told of the policy's words, and the policy of the agent's: as they are, both ways.
+"""Messages between the policy and an agent of one's own, changed both ways so that each reads what the other wrote.
 
 The policy is shown texts without its control tokens (foundation/marks.py), and copies what it was shown. An agent gets
 what these texts really are, so a file that it reads, has edited and writes keeps them; where it sends the answer back
@@ -11,59 +11,64 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from foundation.marks import Marks, Showing
 
 Json = dict[str, Any]
+TextChange = Callable[[str], str]
 
 
-class Told:
-    """The words of one episode."""
+class MessageCodec:
+    """The messages of one episode."""
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
-        self._said: dict[str, str] = {}  # what the agent was told -> what the policy said, where it differs
+        self._raw_texts: dict[
+            str, str
+        ] = {}  # key of a text as the agent got it -> as the policy wrote it, where it differs
 
-    def answer(self, message: Json) -> Json:
+    def for_agent(self, message: Json) -> Json:
         """The message of an answer, which is remembered, as the agent gets it."""
-        return _changed(message, self._noted(self._marks.shown), self._noted(self._marks.arguments))
+        return _changed(message, self._remembering(self._marks.shown), self._remembering(self._marks.arguments))
 
-    def _noted(self, shown: Any) -> Any:
-        def noted(said: str) -> str:
-            if (told := shown(said)) != said:
-                self._said[_key(told)] = said
-            return told
+    def _remembering(self, shown: TextChange) -> TextChange:
+        def change(raw: str) -> str:
+            text = shown(raw)
+            if text != raw:
+                self._raw_texts[_key(text)] = raw
+            return text
 
-        return noted
+        return change
 
-    def history(self, messages: Any) -> Any:
-        """The messages of a request, with the answers as the policy said them."""
-        if not self._said or not isinstance(messages, list):
+    def for_policy(self, messages: Any) -> Any:
+        """The messages of a request, with the answers as the policy wrote them."""
+        if not self._raw_texts or not isinstance(messages, list):
             return messages
         return [
-            _changed(message, self._as_said, self._as_said)
+            _changed(message, self._raw, self._raw)
             if isinstance(message, Mapping) and message.get("role") == "assistant"
             else message
             for message in messages
         ]
 
-    def _as_said(self, told: str) -> str:
-        return self._said.get(_key(told), told)
+    def _raw(self, text: str) -> str:
+        return self._raw_texts.get(_key(text), text)
 
 
-class ToldStream:
+class StreamCodec:
     """The events of one answer as the agent gets them."""
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
         self._pieces: defaultdict[Any, Showing] = defaultdict(lambda: Showing(marks))
 
-    def event(self, event: Json) -> Json:
-        """An event with its pieces of text shown; what could be the beginning of a token comes with a later one."""
+    def for_agent(self, event: Json) -> Json:
+        """The event, changed in place: what could be the beginning of a token comes with a later one."""
         for choice in event.get("choices") or []:
-            at, delta = choice.get("index"), choice.get("delta") or {}
+            at = choice.get("index")
+            delta = choice.get("delta") or {}
             if isinstance(delta.get("content"), str):
                 delta["content"] = self._pieces[at].add(delta["content"])
             for call in delta.get("tool_calls") or []:
@@ -88,7 +93,7 @@ class ToldStream:
         return {**delta, "tool_calls": [*(delta.get("tool_calls") or []), *calls]} if calls else delta
 
 
-def _changed(message: Mapping[str, Any], text: Any, arguments: Any) -> Json:
+def _changed(message: Mapping[str, Any], text: TextChange, arguments: TextChange) -> Json:
     changed = dict(message)
     if isinstance(changed.get("content"), str):
         changed["content"] = text(changed["content"])
@@ -98,7 +103,7 @@ def _changed(message: Mapping[str, Any], text: Any, arguments: Any) -> Json:
     return changed
 
 
-def _changed_call(call: Any, arguments: Any) -> Any:
+def _changed_call(call: Any, arguments: TextChange) -> Any:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), str):
         return call
@@ -112,10 +117,10 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def _key(told: str) -> str:
+def _key(text: str) -> str:
     """The same for each way to write the same JSON object."""
     try:
-        tree = json.loads(told) if told.lstrip().startswith("{") else None
-        return json.dumps(tree, sort_keys=True) if isinstance(tree, dict) else told
+        tree = json.loads(text) if text.lstrip().startswith("{") else None
+        return json.dumps(tree, sort_keys=True) if isinstance(tree, dict) else text
     except (ValueError, RecursionError):
-        return told
+        return text
