@@ -181,7 +181,8 @@ class Grpo(agl.Algorithm):
             "val_dataset": val_dataset,
         }
         on_sigterm = signal.getsignal(signal.SIGTERM)
-        nodes, without_litellm = self.job.verl["trainer"], self.job.daemon.proxy == "gateway"
+        nodes = self.job.verl["trainer"]
+        without_litellm = self.job.daemon.proxy == "gateway"
         size = {"n_nodes": nodes["nnodes"], "n_gpus": nodes["n_gpus_per_node"]}
         start_ray(cpu=self.cpu, **size, without_litellm=without_litellm, python=self.python)
         if threading.current_thread() is threading.main_thread():

@@ -230,7 +230,8 @@ class GrpoDaemon:
     def _drop_groups(self) -> list[dict[str, Any]]:
         """Leave out the complete groups that are too old, and give their questions, which are asked again."""
         _, lost = self._rollouts.complete(**self._ages)
-        fresh, groups = [name for name in lost if name not in self._dropped], self._rollouts.groups
+        fresh = [name for name in lost if name not in self._dropped]
+        groups = self._rollouts.groups
         self._dropped.update(fresh)
         return [self._rollouts.asked[groups[name][0]] for name in fresh]
 

@@ -71,7 +71,8 @@ class Outcome:
     @property
     def asked_groups(self) -> list[tuple[dict[str, Any], list[float]]]:
         """Each question that was asked, in the order of the queue, and the rewards of its scored rollouts."""
-        questions, rewards = {row["data_id"]: row for row in self.these.asked.values()}, self.rewards
+        questions = {row["data_id"]: row for row in self.these.asked.values()}
+        rewards = self.rewards
         return [(question, rewards.get(data_id, [])) for data_id, question in questions.items()]
 
     def trainable(self, in_batch: Set[str]) -> dict[str, RolloutLegacy]:

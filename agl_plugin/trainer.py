@@ -76,7 +76,8 @@ class GrpoTrainer:
         self._timers: dict[str, float] = {}
         self._n_aborted = 0
         self._told = Counter[str]()
-        folder, resumed = Path(config.trainer.default_local_dir), config.trainer.resume_from_path or ""
+        folder = Path(config.trainer.default_local_dir)
+        resumed = config.trainer.resume_from_path or ""
         self._kept = Kept(folder, options.keep, resumed=resumed)
         self.stored = StoredRun(Path(options.from_store["folder"])) if options.from_store else None
         self._advantage = config.algorithm.adv_estimator.removesuffix("_rollouts")

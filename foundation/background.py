@@ -40,7 +40,8 @@ async def within[T](work: Awaitable[T], *, limit_s: float | None, ending_s: floa
 
     Raises Overdue, and what `work` raises. Work that blocks the loop is late by the time at which it ended.
     """
-    limit_at_s, ended_s = time.monotonic() + (math.inf if limit_s is None else limit_s), 0.0
+    limit_at_s = time.monotonic() + (math.inf if limit_s is None else limit_s)
+    ended_s = 0.0
 
     async def timed() -> T:
         nonlocal ended_s

@@ -167,7 +167,8 @@ def _run(arguments: list[str]) -> int:
             program = sys.modules["__main__"] = types.ModuleType("__main__")
             if what != "-c":
                 program.__file__ = what
-            sys.argv, sys.path[0] = [what, *rest], "" if what == "-c" else str(Path(what).parent)
+            sys.argv = [what, *rest]
+            sys.path[0] = "" if what == "-c" else str(Path(what).parent)
             exec(compile(text, what, "exec"), program.__dict__)
     except SystemExit as exc:
         if isinstance(exc.code, str):

@@ -67,7 +67,8 @@ async def post_chat(endpoint: JudgeEndpoint, payload: dict[str, Any], *, timeout
     Raises JudgeUnreachable (no answer within `timeout_s`, 5xx, 429), JudgeRejected (other 3xx and 4xx) and
     JudgeUnparsable (2xx without a completion).
     """
-    url, request = f"{endpoint.base_url}/chat/completions", {"model": endpoint.model, **payload}
+    url = f"{endpoint.base_url}/chat/completions"
+    request = {"model": endpoint.model, **payload}
     token = endpoint.api_key.get_secret_value()
     try:
         response = await post_json(url, request, token=token, timeout_s=timeout_s, max_bytes=MAX_BODY_BYTES)

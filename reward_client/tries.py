@@ -41,7 +41,8 @@ class Tries[E]:
         if isinstance(fault, JudgeRejected):
             self.left = others
             return 0.0 if others else None
-        is_busy, asked_s = isinstance(fault, JudgeBusy), getattr(fault, "retry_after_s", 0.0)
+        is_busy = isinstance(fault, JudgeBusy)
+        asked_s = getattr(fault, "retry_after_s", 0.0)
         if asked_s and (pause_s := asked_s + jitter_s / 10) < self.left_s:
             return pause_s
         if is_busy and not asked_s:

@@ -77,7 +77,8 @@ class MicroBatcher:
         """Score the first of the items that wait, when the model is free."""
         async with self._turn:
             self._queue = [(item, result) for item, result in self._queue if not result.done()]
-            batch, self._queue = self._queue[: self._batch_size], self._queue[self._batch_size :]
+            batch = self._queue[: self._batch_size]
+            self._queue = self._queue[self._batch_size :]
             if batch:
                 await self._score_batch(batch)
 

@@ -10,7 +10,8 @@ from agl_plugin.audit.schema import unpack
 def stored_calls(connection: sqlite3.Connection, attempt: str) -> list[tuple[sqlite3.Row, list[int]]]:
     """The rows of an attempt's calls in order, and the prompt of each. Raises ValueError for one that cannot be had."""
     rows = connection.execute("SELECT * FROM llm_call WHERE attempt_id = ? ORDER BY n", (attempt,)).fetchall()
-    waiting, whole = {row["n"]: row for row in rows}, dict[int, tuple[list[int], list[int]]]()
+    waiting = {row["n"]: row for row in rows}
+    whole = dict[int, tuple[list[int], list[int]]]()
     while waiting:
         before = len(waiting)
         for n, row in list(waiting.items()):

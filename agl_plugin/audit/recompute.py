@@ -40,7 +40,8 @@ class Settings:
     def of(cls, settings: Mapping[str, Any]) -> Settings:
         """From the column `settings` of the table `run`."""
         verl, rules = settings["verl"], settings["rules"]
-        aggregator, algorithm = verl["agentlightning"]["trace_aggregator"], verl["algorithm"]
+        aggregator = verl["agentlightning"]["trace_aggregator"]
+        algorithm = verl["algorithm"]
         merge = aggregator["level"] == "trajectory"
         data = verl["data"]
         limits = (data["max_prompt_length"], data["max_response_length"])

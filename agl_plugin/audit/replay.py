@@ -148,7 +148,8 @@ def _repeat(connection: sqlite3.Connection, settings: Mapping[str, Any], *, step
     from agl_plugin.update.passes import Passes
     from agl_plugin.update.prepare import prepare, result
 
-    rules, config = UpdateRules(**settings["rules"]), verl_config(dict(settings["verl"]))
+    rules = UpdateRules(**settings["rules"])
+    config = verl_config(dict(settings["verl"]))
     if rules.teacher or rules.imitation:
         source = "a teacher" if rules.teacher else "what succeeded beside failures"
         raise UserError(f"the run learned from {source}: such updates are not repeated; `verify` computes the rest")

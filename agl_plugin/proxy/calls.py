@@ -266,7 +266,8 @@ class Calls:
             return body if len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
 
         IS_FRESH.set(False)
-        sent_s, how = time.monotonic(), {"headers": address.headers, "allow_redirects": False}
+        sent_s = time.monotonic()
+        how = {"headers": address.headers, "allow_redirects": False}
         try:
             return await self._http.post(address.url, data=data(), **how)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as exc:
@@ -279,7 +280,9 @@ class Calls:
     def _next_of(self, addresses: Sequence[Address], rollout: str) -> Address:
         """The rollout's own, unless it is full; else one of this machine, the one with the fewest calls, and of those
         the one that was asked longest ago; one that rests at last."""
-        now, home, most = time.monotonic(), self._homes.pop(rollout, None), self.per_engine or MOST_CALLS
+        now = time.monotonic()
+        home = self._homes.pop(rollout, None)
+        most = self.per_engine or MOST_CALLS
 
         def rank(candidate: Address) -> tuple[float, ...]:
             return (

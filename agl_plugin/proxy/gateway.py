@@ -172,7 +172,8 @@ class Gateway:
             model = str(names[0])
         if (rollout_id is None) != (attempt_id is None):
             raise ValueError("give both rollout_id and attempt_id, or neither")
-        place, sampling = self.server_launcher.access_endpoint, dict(sampling_parameters or {})
+        place = self.server_launcher.access_endpoint
+        sampling = dict(sampling_parameters or {})
         if rollout_id is None:
             return ProxyLLM(endpoint=place, model=model, sampling_parameters=sampling)
         place = f"{place}/rollout/{rollout_id}/attempt/{attempt_id}"

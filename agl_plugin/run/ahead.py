@@ -96,7 +96,8 @@ class QuestionLine:
         wanted = min(self._n + self._ahead, (self._n_steps - step + 1) * self._n) - n_open - len(again)
         first, upto = self._drawn // self._n, self._drawn + max(0, wanted)
         places = [at for past in range(first, -(-upto // self._n)) for at in self._order.of_step(past + 1)]
-        fresh, self._drawn = places[self._drawn - first * self._n : upto - first * self._n], upto
+        fresh = places[self._drawn - first * self._n : upto - first * self._n]
+        self._drawn = upto
         return again + [self._rows[at] for at in fresh]
 
     def save(self, folder: Path, in_flight: InFlight) -> None:

@@ -45,7 +45,8 @@ class Kept:
         self._validations: list[list[float]] = []  # step and reward
         self._best: dict[str, Any] = {}
         if resumed and (file := Path(resumed).parent / run_folder.BEST).is_file():
-            known, upto = json.loads(file.read_text(encoding="utf-8")), run_folder.step_number(Path(resumed))
+            known = json.loads(file.read_text(encoding="utf-8"))
+            upto = run_folder.step_number(Path(resumed))
             self._validations = [validation for validation in known["validations"] if validation[0] <= upto]
             self._best = {key: known[key] for key in KNOWN} if known["step"] <= upto else {}
             self._write()

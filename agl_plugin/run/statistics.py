@@ -49,7 +49,8 @@ def reward_by_agent(rows: Iterable[tuple[Mapping[str, Any], float | None]]) -> d
         return {}
     stats: dict[str, float] = {}
     for agent, rewards in sorted(by_agent.items()):
-        name, scored = f"reward/{agent or DEFAULT}", [reward for reward in rewards if reward is not None]
+        name = f"reward/{agent or DEFAULT}"
+        scored = [reward for reward in rewards if reward is not None]
         stats |= {f"{name}/rollouts": len(rewards), f"{name}/scored": len(scored)}
         stats |= {f"{name}/mean": statistics.fmean(scored)} if scored else {}
     return stats

@@ -98,7 +98,8 @@ class StoreClaim:
         return (stats.get("since", 0.0), other.worker_id) < (self._me["since"], self.worker_id)
 
     def _refusal(self, other: Any) -> str:
-        stats, seen_s = other.heartbeat_stats or {}, time.time() - (other.last_heartbeat_time or 0.0)
+        stats = other.heartbeat_stats or {}
+        seen_s = time.time() - (other.last_heartbeat_time or 0.0)
         return (
             f"the store at {self.address} serves another run, {other.worker_id.removeprefix(PREFIX)} (process "
             f"{stats.get('pid')} on {stats.get('host')}, seen {seen_s:.0f} s ago). One store serves one run: wait for "

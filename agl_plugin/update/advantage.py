@@ -101,7 +101,8 @@ def add_advantages(batch: DataProto, advantage: str, rules: UpdateRules) -> None
 
 def imitated(rewards: torch.Tensor, index: np.ndarray, least: float) -> torch.Tensor:
     """Which rows, n bool, are of a rollout that earned at least that, in a group where another did not."""
-    good, questions = (rewards >= least).tolist(), [uid.partition(UID_SEPARATOR)[0] for uid in index]
+    good = (rewards >= least).tolist()
+    questions = [uid.partition(UID_SEPARATOR)[0] for uid in index]
     failed = {question for question, well in zip(questions, good, strict=True) if not well}
     return torch.tensor([well and question in failed for question, well in zip(questions, good, strict=True)])
 

@@ -74,7 +74,8 @@ class Passes:
         cuts = micro_batches(n_tokens[by_rank[-1]].tolist(), limit) if limit else None
         order = by_rank.flatten()
         output = work(self._request(whole.select_idxs(order), compute_loss=False, **{CUTS: cuts}, **settings))
-        width, back = tensors["responses"].shape[1], order.argsort()[: len(whole) - n_added]
+        width = tensors["responses"].shape[1]
+        back = order.argsort()[: len(whole) - n_added]
         names = [name for name in ("log_probs", "entropy") if name in output]
         return {name: output[name].values().reshape(-1, width)[back] for name in names}
 

@@ -82,7 +82,9 @@ def micro_batch_loss(
     `config` is verl's of the actor; `rows` and `scores` (`log_probs`, `entropy` where it counts) hold rows x response.
     """
     ensure_registered(config.policy_loss.loss_mode)
-    n_steps, mask, mode = len(plan.sizes), rows["response_mask"].bool(), config.loss_agg_mode
+    n_steps = len(plan.sizes)
+    mask = rows["response_mask"].bool()
+    mode = config.loss_agg_mode
     divisors: dict[str, Any] = {
         "dp_size": 1,  # the Plan counts per rank
         "batch_num_tokens": max(plan.tokens, 1.0) / n_steps,

@@ -124,7 +124,8 @@ def updated_rows(whole: DataProto, used: DataProto, rules: UpdateRules, *, step:
     numbers, advantages = tensors[ROW_NUMBER].tolist(), tensors["advantages"]
     places = optimizer_steps(numbers, rules, step=step)
     first = tensors["response_mask"].argmax(dim=1, keepdim=True)  # the advantage is that of all trained tokens
-    values, trained = advantages.gather(1, first)[:, 0].tolist(), rest["response_mask"].sum(dim=1).tolist()
+    values = advantages.gather(1, first)[:, 0].tolist()
+    trained = rest["response_mask"].sum(dim=1).tolist()
     computed = moving(used, rules).tolist()
     columns = zip(numbers, values, trained, computed, strict=True)
     return {n: UpdatedRow(value, int(n_trained), moves, places[n]) for n, value, n_trained, moves in columns}

@@ -90,7 +90,8 @@ class PlannedEngine(Engine):
         inputs, args = self.prepare_model_inputs(rows)
         shared: Any = {}
         if self.use_ulysses_sp:
-            size, rank = len(args["input_ids_rmpad_rolled"]), get_rank(self.ulysses_parallel_group)
+            size = len(args["input_ids_rmpad_rolled"])
+            rank = get_rank(self.ulysses_parallel_group)
             shared["part"] = slice(size * rank, size * (rank + 1))
             shared["whole"] = partial(self._gather_and_unpad_packed, pad_size=args["pad_size"])
         return response_scores(

@@ -198,7 +198,8 @@ class Player:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_DATA, (self._most_data, self._most_data))
         self._half_data = self._most_data - memory_bytes // 2
-        self._as_it_was, self._held = _state(), [_Held(names, [*names.values()]) for names in USED]
+        self._as_it_was = _state()
+        self._held = [_Held(names, [*names.values()]) for names in USED]
         self._held.append(_Held(sys.modules, []))  # to touch a module would copy it
 
     def serve(self, line: socket.socket) -> None:
@@ -301,7 +302,8 @@ def _state() -> tuple[Any, ...]:
         has_children = False
     os.umask(mask := os.umask(0o77))
     streams = [(stream.st_dev, stream.st_ino) for stream in map(os.fstat, range(3))]
-    handlers, limits = [HANDLER(n) for n in SIGNALS], [resource.getrlimit(limit) for limit in LIMITS]
+    handlers = [HANDLER(n) for n in SIGNALS]
+    limits = [resource.getrlimit(limit) for limit in LIMITS]
     timers = [signal.getitimer(timer) for timer in (signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)]
     numbers = decimal.getcontext()
     return (

@@ -125,7 +125,8 @@ class Relay:
 
     def agl_addresses(self, session: Session) -> dict[str, str]:
         """Where an agent of agent-lightning 1.0 finds the model of an open session, and where it posts its events."""
-        base, ids = f"http://127.0.0.1:{self._port}", {"token": session.token, "attempt": "0", "mode": "train"}
+        base = f"http://127.0.0.1:{self._port}"
+        ids = {"token": session.token, "attempt": "0", "mode": "train"}
         model, events = AGL_MODEL.format_map(ids), AGL_EVENTS.format_map(ids)
         return {"AGL_OPENAI_BASE_URL": f"{base}{model}/v1", "AGL_EVENT_URL": base + events}
 
@@ -211,7 +212,8 @@ class Relay:
     async def _forward(
         self, request: web.Request, session: Session, base: str, body: dict[str, Any], call: _Call
     ) -> web.StreamResponse:
-        client, limit = self._clients[is_loopback(base)], ClientTimeout(total=session.timeout_s)
+        client = self._clients[is_loopback(base)]
+        limit = ClientTimeout(total=session.timeout_s)
         headers = {"Authorization": f"Bearer {session.llm.api_key or 'EMPTY'}"}
         async with client.post(f"{base}/chat/completions", json=body, headers=headers, timeout=limit) as upstream:
             if upstream.status != 200:

@@ -162,7 +162,9 @@ def recorded(name: str, description: str, parameters: dict[str, Any], work: Work
         context.n_bad_tool_calls += outcome == "bad_arguments"
         ended = time.time()
         context.timeline.append(("tool", started, ended))
-        turn, elapsed_s, written = max(1, context.turn), round(ended - started, 4), writable(raw[:MAX_ARGUMENT_CHARS])
+        turn = max(1, context.turn)
+        elapsed_s = round(ended - started, 4)
+        written = writable(raw[:MAX_ARGUMENT_CHARS])
         call = ToolCall(name=name, arguments=written, result=text, outcome=outcome, turn=turn, elapsed_s=elapsed_s)
         context.tool_calls.append(call)
         # With its result: the next page of a list is another answer to the same words.

@@ -158,7 +158,8 @@ def export(source: Run | str | Path, out: str | Path, *, dtype: str = "auto", qu
 
     if dtype not in Precision:
         raise UserError(f"dtype = {dtype!r}: must be {', '.join(Precision)}{did_you_mean(dtype, Precision)}")
-    target, checkpoint = Path(out).expanduser().absolute(), Path(source.folder if isinstance(source, Run) else source)
+    target = Path(out).expanduser().absolute()
+    checkpoint = Path(source.folder if isinstance(source, Run) else source)
     dtype = Precision(dtype)
     done = run_job("sql_agent.commands.export:run", source=checkpoint, out=target, dtype=dtype, quiet=quiet)
     if done.status:

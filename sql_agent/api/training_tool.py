@@ -217,7 +217,8 @@ class RLTrainingTool:
         )
         (figures,) = evaluation.results.models.values()
         (greedy,) = [of_decoding for key, of_decoding in figures.items() if key.endswith("/greedy")]
-        reward, passed = greedy.measures["reward"], [t for t in evaluation.trials().to_dict("records") if _passes(t)]
+        reward = greedy.measures["reward"]
+        passed = [t for t in evaluation.trials().to_dict("records") if _passes(t)]
         return {
             "model_path": name,
             "split": split,

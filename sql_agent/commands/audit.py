@@ -135,7 +135,8 @@ def replay(run: Run, step: Annotated[int, typer.Argument(min=1, help="the traini
     """
     with redirect_stdout(sys.stderr):  # verl prints what it does
         config = json.loads((audit_file(run).parent / run_folder.CONFIG).read_text(encoding="utf-8"))
-        on_cpu, lora = config["trainer"]["device"] == "cpu", config["model"]["lora_rank"] > 0
+        on_cpu = config["trainer"]["device"] == "cpu"
+        lora = config["model"]["lora_rank"] > 0
         prepare_environment(cpu=on_cpu, offline=True, lora=lora)
         from agl_plugin.audit.replay import replay as repeat
 

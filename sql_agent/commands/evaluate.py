@@ -111,7 +111,8 @@ def run(
 ) -> tuple[int, Path]:
     """Play, write and print; returns the exit status and the folder. What ends it early leaves partial results."""
     logging.getLogger("openai.agents").setLevel(logging.CRITICAL)
-    began_s, started = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+    began_s = time.monotonic()
+    started = datetime.now(UTC).isoformat(timespec="seconds")
     evaluation, done = begin(options, folder, resumed=resumed)
     status, problem = 0, ""
     with closing(evaluation.scoring) as scoring:

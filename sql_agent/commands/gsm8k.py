@@ -111,7 +111,8 @@ def train(flags: Flags, terminal: Console) -> tuple[int, Path]:
     if epochs and not (out / NOTE).is_file():
         raise UserError(f"--out {out}: has {epochs[0].name}, which this command did not make; name a new folder")
     status, run_dir = run_local(config, terminal)
-    checkpoints, per_epoch = run_dir / run_folder.CHECKPOINTS, config.trainer.save_every
+    checkpoints = run_dir / run_folder.CHECKPOINTS
+    per_epoch = config.trainer.save_every
     steps = {n: step_folder(checkpoints, n * per_epoch) for n in range(1, config.trainer.epochs + 1)}
     saved = {n: step for n, step in steps.items() if step.is_dir()}
     if saved:  # an earlier training's epochs go; their run keeps the checkpoints

@@ -39,7 +39,8 @@ async def search(
     except ModuleNotFoundError as missing:
         raise UserError(f"{missing}: install the extra apo (uv sync --extra apo)") from missing
     client = AsyncOpenAI(base_url=editor.base_url, api_key=editor.api_key.get_secret_value())
-    algorithm, ended = PromptSearch(client, model=editor.model, play=trials.play, **options), ""
+    algorithm = PromptSearch(client, model=editor.model, play=trials.play, **options)
+    ended = ""
     seed = prompt_file(trials.config.agent.system_prompt).read_text(encoding="utf-8").strip()
     try:
         async with client:

@@ -59,7 +59,8 @@ def decide(flags: PassFlags, *, rubric_name: str) -> int:
 
 def run(questions: Path, out: Path, keeper: LLMKeeper) -> int:
     """Ask what is unasked, write what is decided; returns the exit status."""
-    rows, notes = read_rows(questions), Console(stderr=True, highlight=False, soft_wrap=True)
+    rows = read_rows(questions)
+    notes = Console(stderr=True, highlight=False, soft_wrap=True)
     choice = Choice(len(rows))
     with Heartbeat(notes, lambda: f"{choice.n_decided} of {len(rows)} questions are decided"):
         asyncio.run(choose(rows, keeper, choice))

@@ -132,7 +132,8 @@ class Served:
             from pymysql.converters import conversions
 
             # What the driver makes of values: its own, and of BIT the number that SQL compares it as.
-            driver, reading = "mysql+pymysql", {"conv": {**conversions, FIELD_TYPE.BIT: int.from_bytes}}
+            driver = "mysql+pymysql"
+            reading = {"conv": {**conversions, FIELD_TYPE.BIT: int.from_bytes}}
         self.errors, self._secret = exc.DBAPIError, password or ""
         self._lock_s, self._limits = min(1.0, settings["timeout_s"] / 2), ""
         self._engine = sqlalchemy.create_engine(
@@ -312,7 +313,8 @@ class Guard:
         except self._session.errors as exc:
             reply = self._session.explain(exc)
             return {**reply, "message": reply.get("message", "").replace(self._rules.mark, "")}
-        limits, plain_rows = self._settings, ([plain(value) for value in row] for row in rows)
+        limits = self._settings
+        plain_rows = ([plain(value) for value in row] for row in rows)
         return rows_reply(names, plain_rows, limits, cell_chars=limits["max_result_chars"] // max(1, len(names)))
 
 

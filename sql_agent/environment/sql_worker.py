@@ -127,7 +127,9 @@ def plain_value(value: Any, max_chars: int) -> Any:
 def rows_reply(names: list[str], rows: Iterable[Sequence[Any]], limits: Settings, *, cell_chars: int) -> Reply:
     """The rows that the limits let through, each cell of at most `cell_chars`."""
     cells: list[list[Any]] = []
-    truncated, n_chars, cell_chars = False, 0, min(cell_chars, limits["max_cell_chars"])
+    truncated = False
+    n_chars = 0
+    cell_chars = min(cell_chars, limits["max_cell_chars"])
     for row in rows:
         if len(cells) == limits["max_rows"] or n_chars > limits["max_result_chars"]:
             truncated = True

@@ -164,7 +164,8 @@ class PolicyEndpoint:
         names = ("top_p", "top_k", "presence_penalty", "frequency_penalty")
         asked = {name: wanted[name] for name in names if name in wanted}
         sampling = Drawn(temperature=wanted.get("temperature", 1.0), **asked)
-        rollout, trained = request.match_info["rollout"], "untrained" not in request.match_info
+        rollout = request.match_info["rollout"]
+        trained = "untrained" not in request.match_info
         seed = wanted.get("seed", secrets.randbits(63))
         call = Call(rollout, prompt, limit, sampling, seed, asyncio.get_running_loop().create_future(), trained)
         with self._lock:

@@ -118,7 +118,8 @@ def episodes(run: Run, step: int) -> tuple[list[Played], Places, list[Question]]
         played = as_played(run.stored.rollouts(run.order.of_step(step), use=run.order.use(step), step=step))
     else:
         played = run.player.play(questions, run.sampler, step=step, mode="train")
-    places, spare = Places(sorted({episode.group for episode in played})), run.order.spare(step)
+    places = Places(sorted({episode.group for episode in played}))
+    spare = run.order.spare(step)
     used = {key_of(to_row(question)) for question in questions}
     for _ in range(run.config.rollout.resample_flat_groups):
         flat = places.flat(rewards_of(played))
@@ -143,7 +144,8 @@ def probe(run: Run) -> None:
 
 def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> Batch:
     """The rows of scored rollouts whose group has at least two. Raises RunError when there are none."""
-    rollout, sizes = run.config.rollout, Counter({name: len(of) for name, of in rewards_of(played).items()})
+    rollout = run.config.rollout
+    sizes = Counter({name: len(of) for name, of in rewards_of(played).items()})
     rollouts = {
         episode.row["rollout_id"]: (episode.group, episode.reward, episode.turns)
         for episode in played

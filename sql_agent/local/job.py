@@ -70,7 +70,8 @@ def _fit(plan: GrpoPlan) -> None:
     torch.manual_seed(config.trainer.seed)  # an adapter begins with random numbers
     verl = verl_config(overrides)
     policy = Policy(config, plan.model, verl=verl)
-    limits, tokenizer = Limits(rollout.max_prompt_tokens, rollout.row_response_tokens), policy.tokenizer
+    limits = Limits(rollout.max_prompt_tokens, rollout.row_response_tokens)
+    tokenizer = policy.tokenizer
     endpoint = PolicyEndpoint(tokenizer, context_tokens=rollout.context_tokens, max_tokens=rollout.max_response_tokens)
     source = plan.trainer.from_store
     settings = settings_of(plan.trainer, overrides)

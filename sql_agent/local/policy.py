@@ -132,7 +132,8 @@ class Policy:
 
     def save(self, checkpoints: Path, *, step: int, beside: Callable[[Path], None] = lambda _: None) -> None:
         """A checkpoint after `step` training steps, with what `beside` puts in; made elsewhere and then moved."""
-        part, place = checkpoints / f".saving-{step}", run_folder.step_folder(checkpoints, step)
+        part = checkpoints / f".saving-{step}"
+        place = run_folder.step_folder(checkpoints, step)
         for folder in (part, place):
             shutil.rmtree(folder, ignore_errors=True)
         actor = part / "actor"

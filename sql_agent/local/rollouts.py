@@ -75,7 +75,8 @@ def order_of(
     resume: str = "",
 ) -> QuestionOrder:
     """Which `n` questions each step asks, as the checkpoint left it where the run goes on from one."""
-    rows, weights = [to_row(question) for question in questions], [file.weight for file in data.train_files]
+    rows = [to_row(question) for question in questions]
+    weights = [file.weight for file in data.train_files]
     order = QuestionOrder(rows, n=n, seed=data.seed, weights=weights, curriculum=curriculum)
     if resume:
         order.load(Path(resume))
@@ -201,5 +202,6 @@ def rewards_of(played: Sequence[Played]) -> dict[str, list[float]]:
 
 def asked_groups(questions: Sequence[Question], played: Sequence[Played]) -> list[tuple[dict[str, str], list[float]]]:
     """Each question, and the rewards of its scored rollouts; groups were played in the order of the questions."""
-    rewards, groups = rewards_of(played), dict.fromkeys(rollout.group for rollout in played)
+    rewards = rewards_of(played)
+    groups = dict.fromkeys(rollout.group for rollout in played)
     return [(to_row(question), rewards.get(group, [])) for question, group in zip(questions, groups, strict=True)]

@@ -75,7 +75,9 @@ class Sampler:
 
         `generate` carries rows that have ended to the end of the longest: when half have, the others go on alone.
         """
-        width, rows, cache = ids.shape[1], list(range(len(calls))), self._read(calls, ids, mask)
+        width = ids.shape[1]
+        rows = list(range(len(calls)))
+        cache = self._read(calls, ids, mask)
         settings: dict[str, Any] = {"max_length": width + max(call.max_tokens for call in calls), "do_sample": False}
         settings |= {"use_cache": True, "return_dict_in_generate": True}
         settings |= {"pad_token_id": self._pad, "eos_token_id": self._ends}

@@ -107,7 +107,8 @@ def _validated(run: RunData) -> list[Headline]:
 
 
 def _validation(run: RunData, agent: str | None) -> Headline | None:
-    points, title = validations(run, agent), "validation" if agent is None else f"validation: {agent or DEFAULT}"
+    points = validations(run, agent)
+    title = "validation" if agent is None else f"validation: {agent or DEFAULT}"
     if not points:
         return None
     step, after = points[-1]

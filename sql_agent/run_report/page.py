@@ -102,7 +102,8 @@ def _reward(run: RunData) -> Chart | None:
         shown = held_out if len(held_out) <= 4 else [held_out[0], held_out[-1]]
         sentences.append("Held out: " + "; ".join(f"{reward} at step {step}" for step, reward in shown) + ".")
     draw = plots.reward(train, held_out)
-    trained, measured = dict(zip(train.steps, train.values, strict=True)), dict(held_out)
+    trained = dict(zip(train.steps, train.values, strict=True))
+    measured = dict(held_out)
     rows = [
         [str(step), f"{trained[step]:.3f}" if step in trained else "", str(measured.get(step, ""))]
         for step in sorted({*trained, *measured})

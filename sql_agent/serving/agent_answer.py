@@ -57,7 +57,8 @@ class Answer:
     @property
     def finish_reason(self) -> str:
         """OpenAI's word for why the last call ended: `length` at the limit of tokens, where one was sent."""
-        limit, used = self.chosen.llm.max_tokens, self.chosen.context.llm_calls[-1].completion_tokens or 0
+        limit = self.chosen.llm.max_tokens
+        used = self.chosen.context.llm_calls[-1].completion_tokens or 0
         return "length" if limit and used >= limit else "stop"
 
     @property

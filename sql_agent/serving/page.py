@@ -167,7 +167,8 @@ class _Page:
 
     async def _answer(self, question: str, text: ui.label) -> None:
         """Only what was answered counts as said. Raises openai.APIError."""
-        said, more = [*self._said, {"role": "user", "content": question}], {"tool_calls": True}
+        said = [*self._said, {"role": "user", "content": question}]
+        more = {"tool_calls": True}
         if self._is_kept:
             more["store"] = bool(self._keep.value)
         last: Any = None

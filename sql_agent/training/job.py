@@ -162,7 +162,8 @@ def prepare(
         check_context(config, model, probed_questions)
     check_judge(scoring)
     preflight.check_disk(config.trainer, model, lora=config.model.lora_rank > 0)
-    start, paying = merged_start(model, config.merged_adapter), probed(probed_questions, scoring)
+    start = merged_start(model, config.merged_adapter)
+    paying = probed(probed_questions, scoring)
     run_dir = run_folder.new_run_folder(config.trainer.runs, name=config.run_name)
     health = health_of(config.health, config, max_response_tokens=config.rollout.max_response_tokens)
     return GrpoPlan(

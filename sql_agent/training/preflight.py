@@ -145,7 +145,8 @@ def check_devices(trainer: TrainerConfig, rollout: RolloutConfig) -> None:
 
 def check_parallel(trainer: TrainerConfig, rollout: RolloutConfig, folder: Path | None = None) -> None:
     """Engines, and groups of GPUs that share rows, divide the GPUs, and the heads of a model that is in `folder`."""
-    n_gpus, n_heads = trainer.n_gpus, language_model(folder).get("num_attention_heads", 0) if folder else 0
+    n_gpus = trainer.n_gpus
+    n_heads = language_model(folder).get("num_attention_heads", 0) if folder else 0
     sizes = {
         "rollout.tensor_parallel": rollout.tensor_parallel,
         "trainer.sequence_parallel": trainer.sequence_parallel,

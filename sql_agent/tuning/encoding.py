@@ -63,7 +63,8 @@ class Encoder:
         return head + end if has_end and not tail.strip() else text + end
 
     def _render(self, messages: list[Message], tools: list[Message], *, add_generation_prompt: bool) -> str:
-        turns, offered = [self._marks.message(turn) for turn in messages], self._marks.hidden_tree(tools)
+        turns = [self._marks.message(turn) for turn in messages]
+        offered = self._marks.hidden_tree(tools)
         return self._tokenizer.apply_chat_template(
             turns, tools=offered or None, tokenize=False, add_generation_prompt=add_generation_prompt, **self._kwargs
         )

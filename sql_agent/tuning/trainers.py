@@ -144,7 +144,8 @@ def sft_trainer(
     """TRL's SFTTrainer over encoded rows, with its `arguments`; `lora` is a new adapter's, or None."""
     labels = [[token if counts else IGNORED for token, counts in zip(row.ids, row.mask, strict=True)] for row in rows]
     examples = [{"input_ids": row.ids, "labels": learned} for row, learned in zip(rows, labels, strict=True)]
-    lengths, batch_rows = [len(row) for row in rows], arguments["per_device_train_batch_size"]
+    lengths = [len(row) for row in rows]
+    batch_rows = arguments["per_device_train_batch_size"]
     data = in_order(examples, epochs=epochs, seed=seed, batch_rows=batch_rows, lengths=lengths)
     args = SFTConfig(**arguments)
     return ChatTrainer(model, args=args, train_dataset=data, processing_class=tokenizer, peft_config=lora)

@@ -60,7 +60,10 @@ class Watch(TrainerCallback):
     """Writes what happens down, and ends the run when it is asked to."""
 
     def __init__(self, run_dir: Path, terminal: Console, stop: Stop, *, saves: bool) -> None:
-        self._file, self._terminal, self._stop, self._saves = run_dir / run_folder.METRICS, terminal, stop, saves
+        self._file = run_dir / run_folder.METRICS
+        self._terminal = terminal
+        self._stop = stop
+        self._saves = saves
         self._began = self._step_began = time.monotonic()
         self._said = -math.inf
         self._first_step: int | None = None
