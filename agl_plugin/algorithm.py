@@ -58,11 +58,11 @@ def lost_nodes(*, within_s: float) -> list[str]:
     """Addresses of Ray's machines that are gone. Other ranks may fail seconds before Ray knows why."""
     deadline = time.monotonic() + within_s
     while True:
-        alive, dead = set[str](), set[str]()
-        for node in ray.nodes():
-            (alive if node["Alive"] else dead).add(node["NodeManagerAddress"])
-        if dead - alive or time.monotonic() > deadline:
-            return sorted(dead - alive)
+        nodes = ray.nodes()
+        alive = {node["NodeManagerAddress"] for node in nodes if node["Alive"]}
+        lost = {node["NodeManagerAddress"] for node in nodes} - alive
+        if lost or time.monotonic() > deadline:
+            return sorted(lost)
         time.sleep(0.5)
 
 

@@ -6,7 +6,7 @@ scored rollouts is not `trainable`.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +20,7 @@ from agl_plugin.run.ahead import InFlight
 from agl_plugin.run.resampling import is_flat
 from agl_plugin.run.statistics import of_rollouts, reward_by_agent
 from foundation.errors import RunError
+from foundation.grouping import grouped
 from foundation.rollout_keys import TIMED_OUT, TOOL_FAULT, told_tools
 
 NO_TRAINING_DATA = """{what}. Why:
@@ -59,10 +60,7 @@ class Outcome:
     @cached_property
     def groups(self) -> dict[str, list[str]]:
         """The scored rollouts of each question that has some."""
-        groups: dict[str, list[str]] = defaultdict(list)
-        for rollout_id in self.scored:
-            groups[self.question_of(rollout_id)].append(rollout_id)
-        return groups
+        return grouped(self.scored, self.question_of)
 
     @property
     def rewards(self) -> dict[str, list[float]]:
@@ -104,8 +102,8 @@ class Outcome:
         rows, scored = {row["rollout_id"]: row for row in self.these.rows}, self.scored
         rewards = {name: scored[name].final_reward if name in scored else None for name in rows}
         by_agent = reward_by_agent((row, rewards[name]) for name, row in rows.items())
-        of = [(r.final_reward or 0.0, rows[name]) for name, r in scored.items()]
-        return {**of_rollouts(of, n_rollouts=self.n_queued, unscored=self.unscored), **by_agent}
+        scored_rows = [(r.final_reward or 0.0, rows[name]) for name, r in scored.items()]
+        return {**of_rollouts(scored_rows, n_rollouts=self.n_queued, unscored=self.unscored), **by_agent}
 
     @property
     def group_counts(self) -> dict[str, float]:

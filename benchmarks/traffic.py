@@ -41,6 +41,7 @@ from foundation.files import write_json
 from foundation.net import free_port
 from foundation.processes import end_with_parent
 
+START_S = 90.0
 PATHS = ("stock", "gateway", "direct")
 IN_FLIGHT, DELAYS_MS = (1, 16, 64, 256), (0, 500)
 N_ATTEMPTS, CALLS_PER_ENGINE = 64, 2**14
@@ -87,9 +88,9 @@ def store_process(path: str) -> Iterator[tuple[str, int]]:
                 process.terminate()
 
 
-async def until_up(address: str, *, within_s: float = 90.0) -> None:
-    """Wait for the store."""
-    deadline = time.monotonic() + within_s
+async def until_up(address: str) -> None:
+    """Wait for the store, at most START_S."""
+    deadline = time.monotonic() + START_S
     async with aiohttp.ClientSession() as http:
         while True:
             try:

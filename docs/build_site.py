@@ -27,9 +27,9 @@ def links(page: str) -> list[str]:
     return list(dict.fromkeys(str(path.relative_to(ROOT)) for path in linked if path.is_file()))
 
 
-def reachable(start: str = "README.md") -> set[str]:
-    """All files that the links of a page lead to, and theirs."""
-    pages, waiting = set(), [start]
+def reachable() -> set[str]:
+    """All files that the links of README.md lead to, and theirs."""
+    pages, waiting = set(), ["README.md"]
     while waiting:
         name = waiting.pop()
         if name not in pages:

@@ -101,6 +101,16 @@ def is_template_key(name: str) -> bool:
     return name.isidentifier() and not name.startswith("_") and name not in NOT_OF_A_TEMPLATE
 
 
+def text_parts(content: Any) -> list[str] | None:
+    """The texts of a message: a string, nothing (a bare call), or OpenAI's list of text parts; else None."""
+    if content is None:
+        return []
+    parts = [{"text": content}] if isinstance(content, str) else content
+    if isinstance(parts, list) and all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in parts):
+        return [part["text"] for part in parts]
+    return None
+
+
 def _only(*neutral: Any) -> Callable[[Any], bool]:
     """Fits what says the same as nothing. True is not 1 here."""
     return lambda value: any(value == allowed and type(value) is type(allowed) for allowed in neutral)

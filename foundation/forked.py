@@ -50,7 +50,7 @@ class Forked:
         self._line, self.theirs = socket.socketpair()
         self._output, self.their_output = socket.socketpair()
         self._most_bytes, self._most_printed, self._hear = most_bytes, most_printed, hear
-        self._said, self._n_printed = b"", 0
+        self._output_tail, self._n_printed = b"", 0
         self._why: tuple[Reason, str] | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.is_clean = True  # for whoever keeps it
@@ -71,15 +71,15 @@ class Forked:
     @property
     def how(self) -> Died:
         """How it ended, or is told to, as far as is known."""
-        said, _, end = self._said.decode("utf-8", "replace").rpartition(f"\n{ENDED} ")
+        printed, _, end = self._output_tail.decode("utf-8", "replace").rpartition(f"\n{ENDED} ")
         status, _, why = end.strip().partition(" ")
         reason, text = self._why or _of_status(status, why)
-        words = " ".join(said.split())[-300:]
+        words = " ".join(printed.split())[-300:]
         return Died(reason, f"{text}; it said: {words}" if words else text)
 
     async def ask(self, request: Any, *, timeout_s: float) -> Any:
         """What it answers; None asks for what it says by itself. Raises Died."""
-        self._said, self._n_printed = b"", 0
+        self._output_tail, self._n_printed = b"", 0
         try:
             async with asyncio.timeout(timeout_s):
                 if request is not None:
@@ -142,7 +142,7 @@ class Forked:
                 self._ended.set_result(None)
             return
         self._n_printed += len(chunk)
-        self._said = (self._said + chunk)[-KEPT_BYTES:]
+        self._output_tail = (self._output_tail + chunk)[-KEPT_BYTES:]
         if self._n_printed > self._most_printed:
             self.kill("output", f"printed more than {self._most_printed >> 10} KiB")
         elif self._hear and ENDED.encode() not in chunk:

@@ -105,8 +105,8 @@ class Marks:
         if not isinstance(message, Mapping):
             return message
         change = self.sealed if message.get("role") in POLICYS else self.hidden
-        said = {key: value for key, value in message.items() if key not in ("role", "content", "tool_calls")}
-        sent = {**message, **{key: _in_tree(value, change) for key, value in said.items()}}
+        other_keys = {key: value for key, value in message.items() if key not in ("role", "content", "tool_calls")}
+        sent = {**message, **{key: _in_tree(value, change) for key, value in other_keys.items()}}
         if "content" in sent:
             sent["content"] = _in_tree(_joined(sent["content"]), change)
         if "tool_calls" in sent:

@@ -91,24 +91,24 @@ def ask() -> None:
         request = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd(), "files": files}
         send_frame(line, request)
         socket.send_fds(line, [b"f"], files)
-        said = _read_all(output)
+        printed = _read_all(output)
     except OSError:
         os.execv(python, [python, *arguments])
-    _, _, end = said.decode("utf-8", "replace").rpartition(ENDED)
+    _, _, end = printed.decode("utf-8", "replace").rpartition(ENDED)
     status = end.split(maxsplit=1)[:1]
     supervise.end_like(int(status[0]) if status else 1)
 
 
 def _read_all(output: socket.socket) -> bytes:
     """All that comes, to its end, or to that of whoever started this process."""
-    said, parent = bytearray(), os.getppid()
+    received, parent = bytearray(), os.getppid()
     while os.getppid() == parent:
         if select.select([output], [], [], LOOK_S)[0]:
             chunk = output.recv(4096)
             if not chunk:
                 break
-            said += chunk
-    return bytes(said)
+            received += chunk
+    return bytes(received)
 
 
 def _is_open(descriptor: int) -> bool:

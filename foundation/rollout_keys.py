@@ -45,8 +45,8 @@ GradeGroup = Callable[[list[dict[str, Any]]], Awaitable[list[dict[str, Any]]]]
 def resources_of(rollout_id: str, resources: Mapping[str, Any]) -> dict[str, Any]:
     """The resources of a rollout: of several gateways the one that its id says, under the name of the one."""
     names = sorted(name for name in resources if name == MAIN_LLM or name.startswith(OTHER_LLM))
-    own = {MAIN_LLM: resources[names[crc32(rollout_id.encode()) % len(names)]]} if names else {}
-    return {name: resource for name, resource in resources.items() if name not in names} | own
+    main = {MAIN_LLM: resources[names[crc32(rollout_id.encode()) % len(names)]]} if names else {}
+    return {name: resource for name, resource in resources.items() if name not in names} | main
 
 
 def broken_tools(rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, str]]:

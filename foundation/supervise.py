@@ -127,17 +127,17 @@ def kill(pid: int) -> None:
 
 def children() -> list[int]:
     """The children of this process, the ended ones that nobody waited for included."""
-    own = os.getpid()
+    own_pid = os.getpid()
     try:
-        with open(f"/proc/self/task/{own}/children", encoding="ascii") as listed:
+        with open(f"/proc/self/task/{own_pid}/children", encoding="ascii") as listed:
             return [int(pid) for pid in listed.read().split()]
     except OSError:  # a kernel without it
-        return _by_parent().get(own, [])
+        return _by_parent().get(own_pid, [])
 
 
-def descendants(of: int) -> Iterator[int]:
+def descendants(ancestor: int) -> Iterator[int]:
     """All processes below one."""
-    parents, pids = _by_parent(), [of]
+    parents, pids = _by_parent(), [ancestor]
     for pid in pids:
         pids += parents.get(pid, [])
     yield from pids[1:]

@@ -160,10 +160,10 @@ def _text(content: Any) -> str:
     return "".join(part["text"] for part in content if part["type"] == "text")
 
 
-def _usage(said: Any) -> Usage:
+def _usage(reported: Any) -> Usage:
     """The counts of tokens; none where one of them is no count."""
     try:
-        counts = {name: said[name] or 0 for name in ("prompt_tokens", "completion_tokens")}
+        counts = {name: reported[name] or 0 for name in ("prompt_tokens", "completion_tokens")}
         return Usage.model_validate(counts, strict=True)
     except (ValueError, TypeError, KeyError):
         return Usage()

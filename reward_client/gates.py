@@ -21,22 +21,22 @@ RUBRIC_SHARE = 0.6
 
 def why_zero(*, question: str, answer: str, rubric: str = "") -> str:
     """Why this answer is worth nothing, or "" where a judge has to look at it."""
-    said = _plain(answer[:MAX_READ_CHARS])
-    if not said:
+    plain_answer = _plain(answer[:MAX_READ_CHARS])
+    if not plain_answer:
         return "the answer is empty"
-    if said in MASTER_KEYS:
+    if plain_answer in MASTER_KEYS:
         return "the answer is a set phrase without content"
     if is_copied_question(question, answer):
         return "the answer only repeats the question"
-    if _share_from(said, rubric) >= RUBRIC_SHARE:
+    if _share_from(plain_answer, rubric) >= RUBRIC_SHARE:
         return "the answer is copied from the judge's rubric"
     return ""
 
 
 def is_copied_question(question: str, answer: str) -> bool:
     """True when the answer is the question, however often, with at most a word like "Question" before it."""
-    plain_question, said = _plain(question), _plain(answer[:MAX_READ_CHARS])
-    *before, behind = said.split(plain_question) if plain_question else [said]
+    plain_question, plain_answer = _plain(question), _plain(answer[:MAX_READ_CHARS])
+    *before, behind = plain_answer.split(plain_question) if plain_question else [plain_answer]
     return bool(before) and not behind and all(LEADS_IN.fullmatch(lead) for lead in before)
 
 
@@ -45,9 +45,9 @@ def _plain(text: str) -> str:
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", text)).casefold()
 
 
-def _share_from(said: str, rubric: str) -> float:
+def _share_from(text: str, rubric: str) -> float:
     """Share of the pieces of `said` that stand in `rubric`, in [0, 1]; 0 for texts too short to be recognised."""
-    pieces = _pieces(said)
+    pieces = _pieces(text)
     return len(pieces & _known(rubric)) / len(pieces) if len(pieces) >= SHINGLE_CHARS else 0.0
 
 
@@ -56,5 +56,5 @@ def _known(rubric: str) -> frozenset[str]:
     return _pieces(_plain(rubric))
 
 
-def _pieces(said: str) -> frozenset[str]:
-    return frozenset(said[i : i + SHINGLE_CHARS] for i in range(len(said) - SHINGLE_CHARS + 1))
+def _pieces(text: str) -> frozenset[str]:
+    return frozenset(text[i : i + SHINGLE_CHARS] for i in range(len(text) - SHINGLE_CHARS + 1))

@@ -137,8 +137,8 @@ class LLMJudge:
         return there.model_copy(update={"winner": winner, "agreed": agreed, "usage": there.usage + back.usage})
 
     async def _better(self, item: JudgeItem, answers: Sequence[str]) -> PairVerdict:
-        reply, said = await self._once(COMPARISON, group_blocks(item, answers))
-        return PairVerdict(winner=WINNERS[reply.better], explanation=reply.reason, usage=said.usage)
+        reply, answer = await self._once(COMPARISON, group_blocks(item, answers))
+        return PairVerdict(winner=WINNERS[reply.better], explanation=reply.reason, usage=answer.usage)
 
     async def rank(self, item: JudgeItem, answers: Sequence[str]) -> tuple[GroupReply, Usage]:
         """One call that ranks `answers` to the question of `item` (whose own answer is not looked at).
@@ -146,10 +146,10 @@ class LLMJudge:
         Raises JudgeUnparsable at the first ranking that cannot be used: grading each alone is better than asking again.
         """
         n, blocks = len(answers), group_blocks(item, answers)
-        ranking, said = await self._once(
+        ranking, answer = await self._once(
             ranking_of(n), blocks, more_tokens=TOKENS_PER_RANK * n, again=(JudgeUnreachable,)
         )
-        return ranking, said.usage
+        return ranking, answer.usage
 
     async def preflight(self) -> None:
         """Have each endpoint grade one trivial answer, to find a wrong key, model or address before the first step,
@@ -212,8 +212,8 @@ class LLMJudge:
             reply = ChatReply.model_validate(kept)
             return form.parse(reply.text), reply
 
-        said, reply = await self._ledger.once(list(keys.values()), read, compute)
-        return said, reply.model_copy(update={"usage": usage})
+        parsed, reply = await self._ledger.once(list(keys.values()), read, compute)
+        return parsed, reply.model_copy(update={"usage": usage})
 
     def _key(self, endpoint: JudgeEndpoint, form: ReplyForm[Any], blocks: Mapping[str, str]) -> str:
         parts = [str(endpoint), FORMAT, form.name, self._rubrics[form.name], blocks]

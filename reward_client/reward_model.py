@@ -90,8 +90,8 @@ class RewardModelClient:
         if status in RETRYABLE_STATUS or status >= 500:
             raise JudgeBusy(f"{text}, asks to wait {wait_s:g} s", wait_s) if wait_s else JudgeUnreachable(text)
         if status != 200:
-            hint = f"; check {ENV_TOKEN}" if status in (401, 403) else f"; check {ENV_URL}" if status == 404 else ""
-            raise JudgeRejected(f"{text}{hint}")
+            variable = {401: ENV_TOKEN, 403: ENV_TOKEN, 404: ENV_URL}.get(status)
+            raise JudgeRejected(f"{text}; check {variable}" if variable else text)
         return self._read(response)
 
     def _read(self, response: Response) -> ModelScore:

@@ -84,7 +84,8 @@ async def post_json(url: str, body: Any, *, token: str, timeout_s: float, max_by
     """Raises TimeoutError, NoAnswer and BadBody."""
     keep_secret(token)
     headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
-    headers |= {"Authorization": f"Bearer {token}"} if token else {}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
     data = json.dumps(body, ensure_ascii=False).encode()
     async with asyncio.timeout(timeout_s), _session() as session:
         try:

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from foundation.chat_request import text_parts
 from foundation.command import alias
 from foundation.errors import UserError
 from foundation.files import write_lines
@@ -72,17 +73,10 @@ def _turns(row: dict[str, Any], key: str) -> list[dict[str, str]]:
 
 
 def _content(turn: dict[str, Any], key: str) -> str:
-    """The text of a turn: a string, nothing (a bare tool call), or OpenAI's list of text parts."""
-    content = turn.get("content")
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list) and all(
-        isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
-    ):
-        return "".join(part["text"] for part in content)
-    raise Unusable(f"{key} has a turn whose content is not text")
+    parts = text_parts(turn.get("content"))
+    if parts is None:
+        raise Unusable(f"{key} has a turn whose content is not text")
+    return "".join(parts)
 
 
 def main(

@@ -41,9 +41,9 @@ class Advisory:
         return any(SpecifierSet(specifier, prereleases=True).contains(version) for specifier in self.affected)
 
 
-def known(path: Path = LIST) -> list[Advisory]:
+def known() -> list[Advisory]:
     """The list in the repository."""
-    return [Advisory(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
+    return [Advisory(**row) for row in json.loads(LIST.read_text(encoding="utf-8"))]
 
 
 def locked(lock: Path = ROOT / "uv.lock") -> dict[str, set[str]]:

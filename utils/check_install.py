@@ -151,10 +151,10 @@ def package(machine: Machine, name: str, *, probed: str = "") -> Row:
 def check_python(_machine: Machine) -> list[Row]:
     fits = sys.version_info[:2] == (3, 12)
     rows = [Row("Python", platform.python_version(), OK if fits else PROBLEM, "" if fits else f"3.12: {SETUP}")]
-    own = ROOT / ".venv"
-    if Path(sys.prefix).resolve() == own.resolve():
-        return [*rows, Row("environment", "-", OK, str(own))]
-    remedy = "use .venv/bin/python" if own.is_dir() else SETUP
+    environment = ROOT / ".venv"
+    if Path(sys.prefix).resolve() == environment.resolve():
+        return [*rows, Row("environment", "-", OK, str(environment))]
+    remedy = "use .venv/bin/python" if environment.is_dir() else SETUP
     note = f"this is {sys.prefix}" + (f", not the project's .venv; for that one {remedy}" if IN_CHECKOUT else "")
     return [*rows, Row("environment", "-", OK, note)]
 
@@ -274,8 +274,8 @@ def check_judge(_machine: Machine) -> list[Row]:
     text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
     def is_set(*names: str) -> bool:
-        told = re.search(rf"^\s*(?:export\s+)?(?:{'|'.join(names)})=\S", text, re.M)
-        return bool(told or any(map(os.environ.get, names)))
+        in_file = re.search(rf"^\s*(?:export\s+)?(?:{'|'.join(names)})=\S", text, re.M)
+        return bool(in_file or any(map(os.environ.get, names)))
 
     if is_set("TEACHER_API_KEY", "JUDGE_ENDPOINTS"):
         return [Row("judge", "LLM", OK, "TEACHER_* or JUDGE_ENDPOINTS is set")]

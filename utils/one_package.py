@@ -55,7 +55,7 @@ def write_package(root: Path, names: Iterable[str], out: Path) -> None:
 
 def _old_imports(code: str) -> list[str]:
     nodes = list(ast.walk(ast.parse(code)))
-    names = [one.name for node in nodes if isinstance(node, ast.Import) for one in node.names]
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) if not node.level]
     return [name for name in names if name.split(".")[0] in BENEATH]
 

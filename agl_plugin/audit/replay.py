@@ -88,8 +88,11 @@ def _parts(state: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 def _gap(stored: torch.Tensor, repeated: torch.Tensor) -> float:
     if stored.shape != repeated.shape:
         return math.inf
-    difference, size = (stored - repeated).norm().item(), stored.norm().item()
-    return difference / size if size else math.inf if difference else 0.0
+    difference = (stored - repeated).norm().item()
+    size = stored.norm().item()
+    if not size:
+        return math.inf if difference else 0.0
+    return difference / size
 
 
 def replay(run: Path, step: int) -> Replayed:
@@ -128,14 +131,16 @@ def weights_before(folder: Path, connection: sqlite3.Connection, verl: Mapping[s
     n_ranks = verl["trainer"]["nnodes"] * verl["trainer"]["n_gpus_per_node"]
     if n_ranks != 1:
         raise UserError(f"the run had {n_ranks} GPUs, and its checkpoints as many parts: only runs on one are repeated")
-    own = folder / run_folder.CHECKPOINTS / f"global_step_{step - 1}"
-    if any(own.glob("actor/*.pt")) and (folder / run_folder.CONFIG).is_file():  # pickled: of this project's runs alone
-        return own
+    checkpoint = folder / run_folder.CHECKPOINTS / f"global_step_{step - 1}"
+    if (
+        any(checkpoint.glob("actor/*.pt")) and (folder / run_folder.CONFIG).is_file()
+    ):  # pickled: of this project's runs alone
+        return checkpoint
     (first,) = connection.execute("SELECT min(step) FROM policy_update").fetchone()
     if step != first:
         raise UserError(
-            f"step {step} began with the weights of {own}, which is not there. Repeat a step after a checkpoint, or "
-            "train with trainer.save_every = 1 (and a higher trainer.keep_checkpoints)"
+            f"step {step} began with the weights of {checkpoint}, which is not there. Repeat a step after a "
+            "checkpoint, or train with trainer.save_every = 1 (and a higher trainer.keep_checkpoints)"
         )
     resumed = verl["trainer"].get("resume_from_path")
     if resumed and not Path(resumed).is_dir():

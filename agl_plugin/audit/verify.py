@@ -68,8 +68,9 @@ def _seal(path: Path, checked: Checked) -> None:
     if not seal.is_file():
         checked.notes.append(f"no {seal.name}: the run goes on or was killed, and only the values are checked")
         return
-    expected, is_ = seal.read_text(encoding="utf-8", errors="replace").strip(), seal_of(path)
-    checked.expect(is_ == expected, f"{path.name} has the SHA-256 {is_}, and {seal.name} says {expected}")
+    expected = seal.read_text(encoding="utf-8", errors="replace").strip()
+    actual = seal_of(path)
+    checked.expect(actual == expected, f"{path.name} has the SHA-256 {actual}, and {seal.name} says {expected}")
 
 
 def _ledger(connection: sqlite3.Connection, checked: Checked) -> None:
@@ -96,13 +97,17 @@ def _content(connection: sqlite3.Connection, checked: Checked, *, folder: Path) 
     kept = json.loads(run["settings"])
     settings = Settings.of(kept)
     if older := kept.get("goes_on_from"):
-        checked.notes.append(f"goes on from {', before that '.join(f'{one["run"]}@{one["step"]}' for one in older)}")
+        runs = [f"{ancestor['run']}@{ancestor['step']}" for ancestor in older]
+        checked.notes.append(f"goes on from {', before that '.join(runs)}")
     steps = [row[0] for row in connection.execute("SELECT DISTINCT step FROM rollout WHERE mode = 'train' ORDER BY 1")]
     for step in steps:
         Step(connection, settings, checked, step).check()
     _verdicts(connection, checked)
     _weights(connection, checked, settings)
-    _files(connection, checked, folder=folder)
+    if (file := folder / run_folder.ROLLOUTS).exists():
+        _rollouts_file(connection, checked, file)
+    if (file := folder / run_folder.METRICS).exists():
+        _metrics_file(connection, checked, file)
 
 
 def _verdicts(connection: sqlite3.Connection, checked: Checked) -> None:
@@ -166,27 +171,28 @@ def staleness(connection: sqlite3.Connection, step: int) -> dict[str, int]:
     return dict(connection.execute(query, (step,)).fetchall())
 
 
-def _files(connection: sqlite3.Connection, checked: Checked, *, folder: Path) -> None:
-    """The same rollouts and updates as in the files of the run."""
-    lines = folder / run_folder.ROLLOUTS
-    if lines.exists():
-        query = """SELECT rollout.id, step, mode, agent, reward, unscored
-            FROM rollout JOIN verdict ON rollout_id = rollout.id"""
-        in_audit = {row[0]: tuple(row)[1:] for row in connection.execute(query)}
-        in_file = {
-            r["rollout_id"]: (r["step"], r["mode"], r.get("agent") or "", r.get("reward"), r["unscored"])
-            for r in read_lines(lines)
-        }
-        for rollout in sorted(in_audit.keys() | in_file.keys()):
-            same = in_audit.get(rollout) == in_file.get(rollout)
-            checked.expect(same, f"{rollout}: {in_file.get(rollout)} in {lines.name}, {in_audit.get(rollout)} here")
-    steps = folder / run_folder.METRICS
-    if steps.exists():
-        updates = {row[0]: row[1] for row in connection.execute("SELECT step, grad_norm FROM policy_update")}
-        for row in read_lines(steps):
-            if row["kind"] == "train":
-                norm, own = row.get("actor/grad_norm"), updates.get(row["step"])
-                checked.expect(norm == own, f"step {row['step']}: gradient norm {norm} in {steps.name}, {own} here")
+def _rollouts_file(connection: sqlite3.Connection, checked: Checked, file: Path) -> None:
+    """The same rollouts as in rollouts.jsonl."""
+    query = """SELECT rollout.id, step, mode, agent, reward, unscored
+        FROM rollout JOIN verdict ON rollout_id = rollout.id"""
+    in_audit = {row[0]: tuple(row)[1:] for row in connection.execute(query)}
+    in_file = {
+        row["rollout_id"]: (row["step"], row["mode"], row.get("agent") or "", row.get("reward"), row["unscored"])
+        for row in read_lines(file)
+    }
+    for rollout in sorted(in_audit.keys() | in_file.keys()):
+        same = in_audit.get(rollout) == in_file.get(rollout)
+        checked.expect(same, f"{rollout}: {in_file.get(rollout)} in {file.name}, {in_audit.get(rollout)} here")
+
+
+def _metrics_file(connection: sqlite3.Connection, checked: Checked, file: Path) -> None:
+    """The same updates as in metrics.jsonl."""
+    norms = {row[0]: row[1] for row in connection.execute("SELECT step, grad_norm FROM policy_update")}
+    for row in read_lines(file):
+        if row["kind"] == "train":
+            in_file, in_audit = row.get("actor/grad_norm"), norms.get(row["step"])
+            same = in_file == in_audit
+            checked.expect(same, f"step {row['step']}: gradient norm {in_file} in {file.name}, {in_audit} here")
 
 
 # Rollouts with a call that ended at its limit of tokens.
@@ -292,10 +298,14 @@ class Step:
         self.checked.expect(
             numbers == (len(prompt), len(response), sum(mask)), f"{name}: its counts are not its tokens'"
         )
-        dropped = "prompt_too_long" if expected.too_long else "" if any(expected.mask) else "nothing_sampled"
-        is_ = row["why_not"] if row["why_not"] in ("prompt_too_long", "nothing_sampled") else ""
+        dropped = ""
+        if expected.too_long:
+            dropped = "prompt_too_long"
+        elif not any(expected.mask):
+            dropped = "nothing_sampled"
+        recorded = row["why_not"] if row["why_not"] in ("prompt_too_long", "nothing_sampled") else ""
         self.checked.expect(
-            is_ == dropped, f"{name}: dropped as {is_ or 'nothing'}, and it should be {dropped or 'kept'}"
+            recorded == dropped, f"{name}: dropped as {recorded or 'nothing'}, and it should be {dropped or 'kept'}"
         )
 
     def _numbers(self) -> None:
@@ -326,5 +336,7 @@ class Step:
         places = optimizer_steps([row["row_number"] for row in there], self.settings, step=self.step)
         for row in there:
             expected = places[row["row_number"]] if row["used"] else None
-            is_ = row["optimizer_step"]
-            self.checked.expect(is_ == expected, f"{row['id']}: optimizer step {is_}, and the seed gives {expected}")
+            recorded = row["optimizer_step"]
+            self.checked.expect(
+                recorded == expected, f"{row['id']}: optimizer step {recorded}, and the seed gives {expected}"
+            )

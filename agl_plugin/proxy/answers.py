@@ -59,7 +59,7 @@ class Request:
             ]
             return _named({**fields, "choices": bare}) | packed
         choices = [
-            {**{k: v for k, v in choice.items() if k != "logprobs"}, LOG_PROBS: plain_log_probs(choice.get("logprobs"))}
+            {k: v for k, v in choice.items() if k != "logprobs"} | {LOG_PROBS: plain_log_probs(choice.get("logprobs"))}
             for choice in answer.get("choices") or []
         ]
         return _named({**self.body, **answer, "choices": choices})

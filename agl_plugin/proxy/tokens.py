@@ -132,8 +132,10 @@ class Packer:
         n_shared = n_common(prompt, seen)
         self._remember(attempt, name, np.concatenate([prompt, sampled]))
         attributes = {SHARED: n_shared, NEW: pack(prompt[n_shared:]), SAMPLED: pack(sampled), CHECK: zlib.crc32(prompt)}
-        attributes |= {AFTER: before} if n_shared else {}
-        attributes |= {LOG_PROBS: pack(log_probs)} if len(log_probs) == len(sampled) else {}
+        if n_shared:
+            attributes[AFTER] = before
+        if len(log_probs) == len(sampled):
+            attributes[LOG_PROBS] = pack(log_probs)
         return {**attributes, FINISH: choice.get("finish_reason") or ""}
 
     def _remember(self, attempt: Hashable, name: str, tokens: Array) -> None:

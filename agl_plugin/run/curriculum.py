@@ -88,7 +88,9 @@ class Curriculum:
     def spare(self, *, step: int) -> list[int]:
         """Questions that stand in for flat groups, those first that are likeliest to teach."""
         waiting = self._waiting(step)
-        return [place for pool in TEACHING for name, of in waiting.items() if name.endswith(pool) for place in of]
+        return [
+            place for pool in TEACHING for name, places in waiting.items() if name.endswith(pool) for place in places
+        ]
 
     def learned(self, step: int, groups: Sequence[tuple[str, Sequence[float]]]) -> dict[str, float]:
         """Note the scored rewards of each question that was asked; how many questions each pool has now."""

@@ -93,7 +93,9 @@ def order(files: Sequence[int], weights: Sequence[float], *, seed: object, epoch
     if not weights:
         return _shuffled(list(range(len(files))), f"{seed}/{epoch}")
     rows = [[n for n, file in enumerate(files) if file == number] for number in range(len(weights))]
-    turns = _file_of_each_place(len(files), [weight if of else 0.0 for weight, of in zip(weights, rows, strict=True)])
+    turns = _file_of_each_place(
+        len(files), [weight if file_rows else 0.0 for weight, file_rows in zip(weights, rows, strict=True)]
+    )
     return _questions_of_turns(turns, rows, seed=seed, epoch=epoch)
 
 

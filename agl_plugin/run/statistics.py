@@ -52,5 +52,6 @@ def reward_by_agent(rows: Iterable[tuple[Mapping[str, Any], float | None]]) -> d
         name = f"reward/{agent or DEFAULT}"
         scored = [reward for reward in rewards if reward is not None]
         stats |= {f"{name}/rollouts": len(rewards), f"{name}/scored": len(scored)}
-        stats |= {f"{name}/mean": statistics.fmean(scored)} if scored else {}
+        if scored:
+            stats[f"{name}/mean"] = statistics.fmean(scored)
     return stats

@@ -108,7 +108,7 @@ def _phases(phases: Mapping[str, Phases] | None, rows: list[tuple[str, Row]]) ->
     """Of each row those of its turn."""
     if phases is None:
         return {}
-    turns = {rollout: iter(zip(of.explores, of.failed, strict=True)) for rollout, of in phases.items()}
+    turns = {rollout: iter(zip(phase.explores, phase.failed, strict=True)) for rollout, phase in phases.items()}
     flags = torch.tensor([next(turns[rollout]) for rollout, _ in rows])
     worth = [[in_reward_steps(phases[rollout].worth) / REWARD_STEPS] for rollout, _ in rows]
     return {EXPLORES: flags[:, 0], FAILED: flags[:, 1], WORTH: torch.tensor(worth, dtype=torch.float32)}

@@ -21,6 +21,8 @@ def own_settings(optimizer: Any, schedule: Any) -> Iterator[None]:
     rates = schedule.base_lrs
     yield
     schedule.base_lrs = rates
-    schedule._last_lr = [rate * of(schedule.last_epoch) for rate, of in zip(rates, schedule.lr_lambdas, strict=True)]
-    for group, own, rate in zip(optimizer.param_groups, settings, schedule._last_lr, strict=True):
-        group.update({**own, "lr": rate})
+    schedule._last_lr = [
+        rate * factor_at(schedule.last_epoch) for rate, factor_at in zip(rates, schedule.lr_lambdas, strict=True)
+    ]
+    for group, group_settings, rate in zip(optimizer.param_groups, settings, schedule._last_lr, strict=True):
+        group.update({**group_settings, "lr": rate})

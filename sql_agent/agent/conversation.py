@@ -64,9 +64,9 @@ class Conversation:
         context = self._runner.context()
         try:
             content = await self._begun(text)
-            said = [*self._history, {"role": "user", "content": content}]
+            messages = [*self._history, {"role": "user", "content": content}]
             async with PolicyClient(self.llm, timeout_s=self.llm_timeout_s, streams=True) as client:
-                self._history = await self._answer(said, context, client, tell)
+                self._history = await self._answer(messages, context, client, tell)
         finally:
             self.answered = context
             if context.asked:
@@ -83,11 +83,11 @@ class Conversation:
         return "\n".join([text, *self._offered.told])
 
     async def _answer(
-        self, said: list[Any], context: EpisodeContext, client: openai.AsyncOpenAI, tell: Tell
+        self, messages: list[Any], context: EpisodeContext, client: openai.AsyncOpenAI, tell: Tell
     ) -> list[Any]:
         """The history with the answer. What fails is raised in this project's terms."""
         try:
-            return await self._stream(said, context, client, tell)
+            return await self._stream(messages, context, client, tell)
         except MaxTurnsExceeded as exc:
             limit = self._runner.config.agent.max_turns
             raise Stopped(
@@ -108,17 +108,17 @@ class Conversation:
             raise LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}") from exc
 
     async def _stream(
-        self, said: list[Any], context: EpisodeContext, client: openai.AsyncOpenAI, tell: Tell
+        self, messages: list[Any], context: EpisodeContext, client: openai.AsyncOpenAI, tell: Tell
     ) -> list[Any]:
         assert self._offered
-        tools = [self._runner.read(tool, said[-1]["content"]) for tool in self._offered.tools]
+        tools = [self._runner.read(tool, messages[-1]["content"]) for tool in self._offered.tools]
         result = Runner.run_streamed(
             build_agent(
                 PolicyModel(model=self.llm.model, openai_client=client, logprobs=context.logprobs),
                 system_prompt=self._runner.prompt_for(self._db_id),
                 tools=[with_real_arguments(tool, self.llm.marks) for tool in tools],
             ),
-            said,
+            messages,
             context=context,
             max_turns=self._runner.config.agent.max_turns,
             hooks=EpisodeHooks(),

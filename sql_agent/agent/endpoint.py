@@ -83,8 +83,9 @@ class LLMEndpoint(Drawn):
         if self.logprobs:
             tree["logprobs"] = True
         if self.stop:
-            own = tree.get("stop") or []
-            tree["stop"] = [*dict.fromkeys([*self.stop, *([own] if isinstance(own, str) else own)])]
+            stops = tree.get("stop") or []
+            stops = [stops] if isinstance(stops, str) else stops
+            tree["stop"] = list(dict.fromkeys([*self.stop, *stops]))
         if self.template_kwargs:
             tree["chat_template_kwargs"] = {**tree.get("chat_template_kwargs", {}), **self.template_kwargs}
             tree["messages"] = self._as_prompted(tree["messages"])

@@ -24,10 +24,10 @@ def scoring_of(config: AgentTree, *, run: str = "", opened: Callable[[str], Tool
             for name, of_agent in agents_of(config).items()
         }
         of_all = {name: _scoring_of(of_agent, toolsets[name], run=run) for name, of_agent in agents_of(config).items()}
-    own = of_all.pop("")
+    default = of_all.pop("")
     # One judge and one reward model, with one budget.
-    shared = {"llm": own.llm, "reward_model": own.reward_model}
-    return replace(own, agents={name: replace(of_agent, **shared) for name, of_agent in of_all.items()})
+    shared = {"llm": default.llm, "reward_model": default.reward_model}
+    return replace(default, agents={name: replace(of_agent, **shared) for name, of_agent in of_all.items()})
 
 
 def _scoring_of(config: AgentTree, toolset: Toolset, *, run: str) -> ScoringContext:

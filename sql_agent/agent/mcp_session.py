@@ -57,7 +57,7 @@ class _Life:
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stop = asyncio.Event()
         self.why = ""
-        self._said = b""
+        self._stderr_tail = b""
         self.task = asyncio.create_task(self._live())
 
     async def _live(self) -> None:
@@ -94,15 +94,15 @@ class _Life:
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
         try:
             while chunk := await reader.read(1 << 16):
-                self._said = (self._said + chunk)[-KEPT_BYTES:]
+                self._stderr_tail = (self._stderr_tail + chunk)[-KEPT_BYTES:]
         finally:
             transport.close()
 
     @property
     def last_words(self) -> str:
         """Why it ended, with the end of what it wrote to stderr."""
-        said = " ".join(self._said.decode("utf-8", "replace").split())[-300:]
-        return "; it said: ".join(part for part in (self.why or "connection closed", said) if part)
+        stderr_tail = " ".join(self._stderr_tail.decode("utf-8", "replace").split())[-300:]
+        return "; it said: ".join(part for part in (self.why or "connection closed", stderr_tail) if part)
 
 
 class McpSession:

@@ -25,9 +25,7 @@ class MessageCodec:
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
-        self._raw_texts: dict[
-            str, str
-        ] = {}  # key of a text as the agent got it -> as the policy wrote it, where it differs
+        self._raw_texts: dict[str, str] = {}  # key of the agent's text -> the policy's, where they differ
 
     def for_agent(self, message: Json) -> Json:
         """The message of an answer, which is remembered, as the agent gets it."""

@@ -110,7 +110,9 @@ class Alone:
         if any(n != ours and frame.f_code is not WAITING for n, frame in frames.items()):
             return True
         callbacks = [*vars(self.loop)["_scheduled"], *vars(self.loop)["_ready"]] if self.loop else []
-        return any(not one.cancelled() for one in callbacks) or bool(self.loop and asyncio.all_tasks(self.loop))
+        return any(not callback.cancelled() for callback in callbacks) or bool(
+            self.loop and asyncio.all_tasks(self.loop)
+        )
 
     def next_frame(self, line: socket.socket) -> Any:
         """The next request; until then, tasks that calls left in the loop go on."""
@@ -246,8 +248,8 @@ class Player:
             if self._worker.overran:
                 return {"given": "", "late": True}
             traceback.print_exc(limit=-5)
-            said = str(exc) if isinstance(exc, ToolFault) else f"raised {said_by(exc)}"
-            raise EpisodeFault(f"agent.episode {said}"[:500]) from exc
+            failure = str(exc) if isinstance(exc, ToolFault) else f"raised {said_by(exc)}"
+            raise EpisodeFault(f"agent.episode {failure}"[:500]) from exc
         if isinstance(given, Fault):
             raise given
         return {"given": given[0], "whole": given[1]}

@@ -37,16 +37,16 @@ async def play_own(
     limit_s = config.episode_timeout_s
     session = Session(llm, context, config.max_turns, config.llm_timeout_s, match=config.match)
     # The relay hides the model's control tokens, and shows them again.
-    seen = replace(llm, base_url=relay.open(session), api_key="EMPTY", untrained_url="", marks=NO_MARKS)
+    relayed_llm = replace(llm, base_url=relay.open(session), api_key="EMPTY", untrained_url="", marks=NO_MARKS)
     try:
         if config.episode:
             session.tools = {tool.name: tool for tool in tools}
-            given = await toolset.play(question, seen, tools)
+            given = await toolset.play(question, relayed_llm, tools)
         else:
             work: Awaitable[str] = (
-                run_command(config, question, seen, context)
+                run_command(config, question, relayed_llm, context)
                 if config.command
-                else run_agl_class(config, question, seen, context, relay.agl_addresses(session))
+                else run_agl_class(config, question, relayed_llm, context, relay.agl_addresses(session))
             )
             given = await within(contained(work), limit_s=limit_s, ending_s=PROGRAM_S)
     except Overdue as exc:

@@ -49,10 +49,10 @@ class EpisodeTool:
     async def invoke(self, arguments: str) -> str:
         """What the model sees of a call with these arguments, as the model wrote them. Raises ToolFault."""
         async with _client() as client, client.post(self.url, json={"arguments": arguments}) as reply:
-            said = await reply.json()
+            answer = await reply.json()
         if reply.status != 200:
-            raise ToolFault(said["error"]["message"])
-        return said["text"]
+            raise ToolFault(answer["error"]["message"])
+        return answer["text"]
 
     async def __call__(self, **arguments: Any) -> str:
         return await self.invoke(json.dumps(arguments, ensure_ascii=False))

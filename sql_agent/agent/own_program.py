@@ -76,13 +76,13 @@ async def run_command(config: AgentConfig, question: Question, llm: LLMEndpoint,
     """Run agent.command; the last line it prints. Raises EpisodeFault."""
     address = {"OPENAI_BASE_URL": llm.base_url, "OPENAI_API_KEY": llm.api_key, "OPENAI_MODEL": llm.model}
     row = question.model_dump(include={"id", "question", "task_type", "meta"})
-    said = json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    input_line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
     environment = usual_environment(*config.command_env) | address
     try:
         arguments = checked_command(config.command)
     except UserError as exc:
         raise EpisodeFault(str(exc)) from exc
-    printed = await _run("agent.command", arguments, environment=environment, said=said, context=context)
+    printed = await _run("agent.command", arguments, environment=environment, stdin=input_line, context=context)
     lines = [line for line in printed.splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
@@ -97,7 +97,7 @@ async def run_agl_class(
     except UserError as exc:
         raise EpisodeFault(str(exc)) from exc
     environment = usual_environment(*config.command_env) | environment | {**addresses, "AGL_KEY": llm.api_key}
-    await _run("agent.agl_class", arguments, environment=environment, said=b"", context=context)
+    await _run("agent.agl_class", arguments, environment=environment, stdin=b"", context=context)
     return str(context.messages[-1].get("content") or "") if context.messages else ""
 
 
@@ -116,7 +116,7 @@ def _of_row(question: Question, name: str, value: str) -> str:
 
 
 async def _run(
-    key: str, arguments: Sequence[str], *, environment: Mapping[str, str], said: bytes, context: EpisodeContext
+    key: str, arguments: Sequence[str], *, environment: Mapping[str, str], stdin: bytes, context: EpisodeContext
 ) -> str:
     """Run a program to its end; what it printed. Raises EpisodeFault."""
     pipe = asyncio.subprocess.PIPE
@@ -135,7 +135,7 @@ async def _run(
     ]
     try:
         with contextlib.suppress(ConnectionError):
-            process.stdin.write(said)
+            process.stdin.write(stdin)
             await process.stdin.drain()
         process.stdin.close()
         # Not wait(), which waits until its children have closed the lines too.

@@ -102,10 +102,10 @@ def load(source: str, worker: Worker) -> tuple[list[Tool], list[EnvironmentClass
 
 def _members(module: Any) -> dict[str, Any]:
     """What of a module is a tool or an environment: what it defines itself, and FunctionTools."""
-    own = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     return {
         name: value
-        for name, value in own.items()
+        for name, value in public.items()
         if isinstance(value, FunctionTool)
         or (inspect.isfunction(value) and value.__module__ == module.__name__)
         or (inspect.isclass(value) and value.__module__ == module.__name__ and hasattr(value, "reset"))

@@ -42,7 +42,7 @@ from foundation.http_local import application, listening, refusal
 from foundation.net import is_loopback
 from sql_agent.agent.endpoint import CONNECT_PAUSES_S, LLMEndpoint, is_overflow
 from sql_agent.agent.message_codec import MessageCodec, StreamCodec
-from sql_agent.agent.tool import EpisodeContext, Tool
+from sql_agent.agent.tool import EpisodeContext, Tool, as_text
 from sql_agent.errors import EpisodeFault, Fault, LLMFault
 from sql_agent.records import StopReason
 
@@ -362,7 +362,7 @@ def after_question(messages: Iterable[Any]) -> list[dict[str, Any]]:
 def plain(message: dict[str, Any]) -> dict[str, Any]:
     """A message of OpenAI's API as transcripts have it."""
     content = message.get("content")
-    text = content if isinstance(content, str) else "" if content is None else json.dumps(content, ensure_ascii=False)
+    text = "" if content is None else as_text(content)
     role = str(message.get("role") or "assistant")
     if role == "tool":
         return {"role": role, "tool_call_id": str(message.get("tool_call_id")), "content": writable(text)}

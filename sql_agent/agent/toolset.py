@@ -118,7 +118,7 @@ class Toolset:
     def _loaded(self) -> tuple[list[Tool], list[Kind]]:
         tools: list[Tool] = []
         kinds: list[Kind] = []
-        own = iter(self._own_tools.by_source if self._own_tools else [])
+        loaded_sources = iter(self._own_tools.by_source if self._own_tools else [])
         for source in self._config.agent.tools:
             if source in (SQL, SCHEMA):
                 tools += self._of_database(source, self._any_database())
@@ -126,7 +126,7 @@ class Toolset:
                 assert self._sandbox
                 tools.append(python_tool(self._sandbox))
             else:
-                more_tools, more_kinds = next(own)
+                more_tools, more_kinds = next(loaded_sources)
                 tools, kinds = tools + more_tools, kinds + more_kinds
         return tools, kinds
 
@@ -149,13 +149,13 @@ class Toolset:
         if not self.databases or not self._config.database.folder:
             return tools
         database, sources = self.databases.of(question.db_id), self._config.agent.tools
-        own = {
+        by_name = {
             tool.name: tool
             for source in sources
             if source in (SQL, SCHEMA)
             for tool in self._of_database(source, database)
         }
-        return [own.get(tool.name, tool) for tool in tools]
+        return [by_name.get(tool.name, tool) for tool in tools]
 
     @cached_property
     def _served(self) -> list[Tool]:
@@ -219,8 +219,10 @@ class Toolset:
                 observations.append(
                     await begun[-1].reset(question, **limits, max_chars=self.max_chars(agent.tool_max_chars))
                 )
-            own = [tool for environment in begun for tool in environment.tools()]
-            yield EpisodeTools([*tools, *self._served, *own], [text for text in observations if text], begun, **limits)
+            environment_tools = [tool for environment in begun for tool in environment.tools()]
+            yield EpisodeTools(
+                [*tools, *self._served, *environment_tools], [text for text in observations if text], begun, **limits
+            )
         finally:
             for environment in begun:
                 await environment.close(**limits)
@@ -251,7 +253,7 @@ class Toolset:
         for opened in (self.databases, self._sandbox):
             if opened:
                 opened.close()
-        if own := self.__dict__.get("_own_tools"):
-            own.close()
+        if own_tools := self.__dict__.get("_own_tools"):
+            own_tools.close()
         if "_loop" in self.__dict__:
             self._loop.close()

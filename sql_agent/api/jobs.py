@@ -54,8 +54,8 @@ def train(
     tree = {"model.path": _model_text(model)} if model else {}
     is_given = not isinstance(dataset, str) or bool(dataset)
     if is_given or max_samples:
-        own = "" if is_given else _own_file(str(recipe), overrides, max_samples)
-        tree["data.train_file"] = str(own or question_file(dataset, max_samples=max_samples))
+        recipe_file = "" if is_given else _own_file(str(recipe), overrides, max_samples)
+        tree["data.train_file"] = str(recipe_file or question_file(dataset, max_samples=max_samples))
     if reward:
         overrides = {"reward.default_scorer": "judge", **overrides, "reward.terms": [term_of(reward)]}
     if tools:
@@ -189,8 +189,12 @@ def tune(
 
     tree = {"method": method} | ({"model.path": _model_text(model)} if model else {})
     is_given = not isinstance(dataset, str) or bool(dataset)
-    own = {"dataset": tuning_source(dataset) if is_given else "", "max_samples": max_samples, "output_dir": output_dir}
-    tree |= {f"{method}.{name}": plain(value, what=name) for name, value in own.items() if value}
+    flags = {
+        "dataset": tuning_source(dataset) if is_given else "",
+        "max_samples": max_samples,
+        "output_dir": output_dir,
+    }
+    tree |= {f"{method}.{name}": plain(value, what=name) for name, value in flags.items() if value}
     arguments = ("recipe", "model", "dataset", "max_samples", "output_dir", "use_lora", "quiet")
     tree |= settings(overrides, arguments=arguments)
     keys = command_tree(f"agentgrpo {method}", [], recipe=str(recipe), flags=nested(tree))

@@ -141,9 +141,12 @@ class RLTrainingTool:
             "optim.mini_batch_questions": request.batch_size,
             "optim.micro_batch_rows": math.gcd(request.batch_size, 8),
         }
-        overrides |= {"optim.lr": request.learning_rate} if request.learning_rate else {}
-        overrides |= {"logging.project": request.wandb_project} if request.wandb_project else {}
-        overrides |= {"model.lora_rank": LORA_RANK} if request.use_lora else {}
+        if request.learning_rate:
+            overrides["optim.lr"] = request.learning_rate
+        if request.wandb_project:
+            overrides["logging.project"] = request.wandb_project
+        if request.use_lora:
+            overrides["model.lora_rank"] = LORA_RANK
         of_task: dict[str, Any] = {"recipe": "smoke_cpu" if tiny else ""}
         if dataset == GSM8K:
             of_task = jobs.for_word_problems(dataset, request.max_samples, tiny=tiny)
@@ -161,8 +164,10 @@ class RLTrainingTool:
 
     def _sft(self, request: Request, dataset: str, out: Path) -> Run:
         overrides: dict[str, Any] = {"sft.epochs": request.num_epochs, "sft.batch_size": request.batch_size}
-        overrides |= {"sft.lr": request.learning_rate} if request.learning_rate else {}
-        overrides |= {"sft.max_steps": request.max_steps} if request.max_steps else {}
+        if request.learning_rate:
+            overrides["sft.lr"] = request.learning_rate
+        if request.max_steps:
+            overrides["sft.max_steps"] = request.max_steps
         return jobs.sft(
             model="" if request.model_name == TINY else self._model(request.model_name),
             dataset=dataset,

@@ -82,8 +82,8 @@ def resolve_config(flags: Flags) -> TrainConfig:
 def _questions(flags: Flags, recipe: str) -> Path:
     if flags.max_samples is not None and flags.max_samples < 1:
         raise UserError(f"--max-samples {flags.max_samples}: must be at least 1; leave it out for all questions")
-    own = load_recipe(recipe).get("data", {}).get("train_file", "")
-    name = flags.data or (own if Path(own).is_file() else DATASET)
+    recipe_file = load_recipe(recipe).get("data", {}).get("train_file", "")
+    name = flags.data or (recipe_file if Path(recipe_file).is_file() else DATASET)
     return question_file(name, split="train", max_samples=flags.max_samples)
 
 

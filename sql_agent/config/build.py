@@ -247,5 +247,6 @@ def _prompt_for(agent: AgentConfig, database: DatabaseConfig, *, tiny: bool) -> 
         return agent.system_prompt
     if "sql" not in agent.tools:
         return "tools"
-    bundled = database.tables == DatabaseConfig().tables
-    return "generic_zh" if not bundled else "system_short" if tiny else "system_zh"
+    if database.tables != DatabaseConfig().tables:
+        return "generic_zh"
+    return "system_short" if tiny else "system_zh"

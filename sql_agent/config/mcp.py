@@ -32,9 +32,9 @@ class McpConfig(Node):
                 f"{key}: command = {self.command!r}, url = {_shown(self.url)!r}: a server is a program or an address. "
                 "Set exactly one of the two"
             )
-        for name, of in (("args", "command"), ("env", "command"), ("headers", "url")):
-            if getattr(self, name) and not getattr(self, of):
-                raise ValueError(f"{key}: {name} belongs to {of}, which is not set; leave {name} out")
+        for name, owner in (("args", "command"), ("env", "command"), ("headers", "url")):
+            if getattr(self, name) and not getattr(self, owner):
+                raise ValueError(f"{key}: {name} belongs to {owner}, which is not set; leave {name} out")
         if self.url and not ADDRESS.fullmatch(self.url):
             raise ValueError(
                 f"{key}.url = {_shown(self.url)!r} must be http://HOST/... or https://HOST/... without a password; "

@@ -107,7 +107,8 @@ def questions(turns: list[Turn], limits: Limits) -> tuple[list[dict[str, Any]], 
     begun: set[str] = set()
     for turn in turns:
         why = why_unusable(turn, limits, first=turn.session not in begun)
-        begun |= {turn.session} if why != SMALL else set()
+        if why != SMALL:
+            begun.add(turn.session)
         tokens = () if why else wording(turn.text).words
         if not why and tokens in first:
             why = f"asked before ({first[tokens]})"

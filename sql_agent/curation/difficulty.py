@@ -35,11 +35,11 @@ def measure(records: Iterable[TrialRecord], *, threshold: float) -> dict[str, Di
     scored = (record for record in records if record.decoding == "sampled" and record.reward is not None)
     return {
         question: Difficulty(
-            tuple(record.reward for record in of if record.reward is not None),
-            sum((record.answer_score or 0.0) >= threshold for record in of),
+            tuple(record.reward for record in samples if record.reward is not None),
+            sum((record.answer_score or 0.0) >= threshold for record in samples),
         )
-        for question, of in grouped(scored, lambda record: record.question_id).items()
-        if len(of) > 1
+        for question, samples in grouped(scored, lambda record: record.question_id).items()
+        if len(samples) > 1
     }
 
 

@@ -163,20 +163,30 @@ def _same_but_light(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
         )
     if not len(longer) == 2 > len(shorter) or not "".join(longer).isascii():
         return False
-    rest = longer[1] if longer[0] in LIGHT_BEFORE else longer[0] if longer[1] in LIGHT_AFTER else shorter[0]
+    if longer[0] in LIGHT_BEFORE:
+        rest = longer[1]
+    elif longer[1] in LIGHT_AFTER:
+        rest = longer[0]
+    else:
+        return False
     return rest != shorter[0] and _same((rest,), shorter)
 
 
 def _less_light(tokens: Tokens) -> list[Tokens]:
     """A Chinese phrase without a character that adds little to the rest: 卖掉, 一定要, 很贵."""
-    rests = [tokens[:-1]] if tokens[-1] in LIGHT_AFTER_ZH else []
-    return [rest for rest in (*rests, *([tokens[1:]] if tokens[0] in LIGHT_BEFORE_ZH else [])) if rest]
+    rests: list[Tokens] = []
+    if tokens[-1] in LIGHT_AFTER_ZH:
+        rests.append(tokens[:-1])
+    if tokens[0] in LIGHT_BEFORE_ZH:
+        rests.append(tokens[1:])
+    return [rest for rest in rests if rest]
 
 
 def _phrase(tokens: tuple[str, ...]) -> str:
     """The tokens as one phrase of one language, else nothing."""
-    latin = [token.isascii() for token in tokens]
-    return " ".join(tokens) if all(latin) else "" if any(latin) else "".join(tokens)
+    if all(token.isascii() for token in tokens):
+        return " ".join(tokens)
+    return "" if any(token.isascii() for token in tokens) else "".join(tokens)
 
 
 def _is_abbreviated(short: tuple[str, ...], long: tuple[str, ...]) -> bool:

@@ -210,7 +210,9 @@ def _plain(value: Any) -> Any:
             return value
     if isinstance(value, list) and value and all(isinstance(p, dict) and {*p} == {"key", "value"} for p in value):
         pairs = ((str(pair["key"]), pair["value"]) for pair in value)
-        value = {key: next(iter(told.values()), None) if isinstance(told, dict) else told for key, told in pairs}
+        value = {
+            key: next(iter(wrapped.values()), None) if isinstance(wrapped, dict) else wrapped for key, wrapped in pairs
+        }
     if not isinstance(value, dict) or not any("." in str(name) for name in value):
         return value
     whole: dict[str, Any] = {}
@@ -363,14 +365,14 @@ def _question_of_row(session: dict[str, Any], *, answered: bool = False) -> str:
     """What a row of question and answer asks (Alpaca, Dolly, prompt and completion), "" for none."""
     if STEPS & {str(session.get(key)).lower() for key in ("run_type", "span_kind", "type")}:
         return ""
-    found = ""
+    question = ""
     for row in _places(session, AROUND):
         answered = answered or any(key in ANSWERED or REPLIED.search(str(key)) for key in row)
         key = next((key for key in ASKED if isinstance(row.get(key), str) and row[key].strip()), None)
         if key is not None and (answered or key in ("queryText", "question", "query")):
             more = row.get("input") or row.get("context") if key == "instruction" else None
-            found = f"{row[key]} {more}" if isinstance(more, str) and more.strip() else row[key]
-    return found
+            question = f"{row[key]} {more}" if isinstance(more, str) and more.strip() else row[key]
+    return question
 
 
 def _is_transcript(text: str) -> bool:

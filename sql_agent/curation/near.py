@@ -207,12 +207,12 @@ def _same_way(new: Sequence[str], old: Sequence[str]) -> bool:
 
 def _after(word: str, words: Sequence[str]) -> list[str]:
     """What follows each of a word's places: a word, or two characters of Chinese."""
-    ends = [
-        words[at + 1 : at + 2 + (not "".join(words[at + 1 : at + 2]).isascii())]
-        for at, other in enumerate(words)
-        if other == word
-    ]
-    return sorted("".join(end) for end in ends)
+    followers: list[str] = []
+    for at, other in enumerate(words):
+        if other == word:
+            following = "".join(words[at + 1 : at + 2])
+            followers.append(following if following.isascii() else "".join(words[at + 1 : at + 3]))
+    return sorted(followers)
 
 
 def _turned_back(new: Sequence[str], old: Sequence[str]) -> Sequence[str]:

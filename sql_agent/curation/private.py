@@ -86,7 +86,7 @@ NAME = re.compile(
 
 def private(text: str) -> str:
     """What private data the text holds, or ""."""
-    text = SAID_DIGITS.sub(lambda said: said[0].translate(DIGITS), unicodedata.normalize("NFKC", text))
+    text = SAID_DIGITS.sub(lambda digits: digits[0].translate(DIGITS), unicodedata.normalize("NFKC", text))
     if MAIL.search(text):
         return "a mail address"
     if WEB.search(text):

@@ -38,16 +38,16 @@ def _lower(tree: exp.Expr) -> None:
 
 def _drop_own_names(tree: exp.Expr) -> None:
     """Tables stand under their own names (the second of one name is NAME_2), columns of an only table without it."""
-    own: dict[str, str] = {}
+    new_names: dict[str, str] = {}
     tables = list(tree.find_all(exp.Table, exp.Subquery, bfs=False))  # in the order of the text
     seen: dict[str, int] = {}
     for table in tables:
         real = table.name if isinstance(table, exp.Table) else "subquery"
         seen[real] = seen.get(real, 0) + 1
-        own.setdefault(table.alias or real, real if seen[real] == 1 else f"{real}_{seen[real]}")
+        new_names.setdefault(table.alias or real, real if seen[real] == 1 else f"{real}_{seen[real]}")
         table.set("alias", None)
     for column in list(tree.find_all(exp.Column)):
-        table = own.get(column.table, column.table)
+        table = new_names.get(column.table, column.table)
         column.set("table", exp.to_identifier(table) if table and len(tables) > 1 else None)
     if not isinstance(tree, exp.Select):
         return

@@ -203,7 +203,8 @@ def groups() -> tuple[dict[tuple[str, ...], tuple[str, ...]], frozenset[str], fr
     for named, line in [(True, line) for line in sections["names"]] + [(False, line) for line in sections["words"]]:
         group = [tuple(map(_base, TOKEN.findall(normalise(phrase)))) for phrase in line.split(", ")]
         first = ("_".join(group[0]),) if named else group[0]
-        names |= {first[0]} if named else set()
+        if named:
+            names.add(first[0])
         for phrase in group:
             if (
                 not (len(phrase) == 1 and phrase[0] in STOP)
@@ -274,10 +275,13 @@ def _named(tokens: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
     at = 0
     while at < len(tokens):
         n = next((n for n in range(min(LONGEST, len(tokens) - at), 0, -1) if tokens[at : at + n] in phrases), 0)
-        first = phrases[tokens[at : at + n]] if n else (tokens[at],) if tokens[at] not in STOP else ()
-        if first and first[0] in names:
-            written[first[0]] = "".join(tokens[at : at + n])
-        words += first
+        if n:
+            meaning = phrases[tokens[at : at + n]]
+        else:
+            meaning = () if tokens[at] in STOP else (tokens[at],)
+        if meaning and meaning[0] in names:
+            written[meaning[0]] = "".join(tokens[at : at + n])
+        words += meaning
         at += n or 1
     return words, written
 

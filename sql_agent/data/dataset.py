@@ -297,7 +297,9 @@ def _id_text(value: Any) -> str:
 
 def _sql_list(text: str) -> Any:
     """Reference queries from a text column: a JSON list, or one plain query."""
-    return json.loads(text) if text.lstrip().startswith("[") else [text] if text.strip() else []
+    if text.lstrip().startswith("["):
+        return json.loads(text)
+    return [text] if text.strip() else []
 
 
 def _plain_evidence(value: Any) -> Any:

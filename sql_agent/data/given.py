@@ -40,14 +40,14 @@ def plain(value: Any, *, what: str) -> Any:
     )
 
 
-def rows_of(source: Any, *, what: str = "dataset") -> list[Any]:
+def rows_of(source: Any) -> list[Any]:
     """The rows of a list, a frame (pandas, polars, arrow), a datasets.Dataset, or columns by name. Raises UserError."""
     if isinstance(source, Mapping):
         columns = dict(source)
         if any(hasattr(column, "column_names") for column in columns.values()):
-            raise UserError(f"{what}: holds the splits {', '.join(columns)}; give one of them")
+            raise UserError(f"dataset: holds the splits {', '.join(columns)}; give one of them")
         if not all(hasattr(column, "__len__") and not isinstance(column, str | Mapping) for column in columns.values()):
-            raise UserError(f"{what}: one mapping is no data set; give a list of them")
+            raise UserError("dataset: one mapping is no data set; give a list of them")
         rows: Any = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     elif hasattr(source, "to_dicts"):
         rows = source.to_dicts()
@@ -59,6 +59,6 @@ def rows_of(source: Any, *, what: str = "dataset") -> list[Any]:
         rows = source
     else:
         raise UserError(
-            f"{what} = {source!r:.80}: a {type(source).__name__} is no data set; give rows, a frame or a file"
+            f"dataset = {source!r:.80}: a {type(source).__name__} is no data set; give rows, a frame or a file"
         )
-    return [plain(row, what=f"{what}, row {number}") for number, row in enumerate(rows, start=1)]
+    return [plain(row, what=f"dataset, row {number}") for number, row in enumerate(rows, start=1)]

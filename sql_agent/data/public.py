@@ -129,9 +129,9 @@ def _items(name: str, layout: Layout, folder: Path, split: Split, files: tuple[s
             except KeyError as exc:
                 raise UserError(f"{path}: row {n}: {exc} is missing; this is not the layout of {name}") from exc
             except ValidationError as exc:
-                told = exc.errors(include_url=False)[0]
-                where = f"{told['loc'][0]} is {told['input']!r:.60}"
-                raise UserError(f"{path}: row {n}: {where}: {told['msg']}; mend it, or take it out") from exc
+                error = exc.errors(include_url=False)[0]
+                where = f"{error['loc'][0]} is {error['input']!r:.60}"
+                raise UserError(f"{path}: row {n}: {where}: {error['msg']}; mend it, or take it out") from exc
             items.append(Item(len(items) + 1, question, frozenset({("database", db_id)})))
     return items
 

@@ -88,9 +88,9 @@ def make_questions(
     return questions
 
 
-def make_entity_questions(database: Path, templates: Templates, *, seed: int = SEED) -> list[Question]:
+def make_entity_questions(database: Path, templates: Templates) -> list[Question]:
     """The entities of test in the words of train: what an agent makes of new names alone. Ids: entities-0001."""
-    return make_questions(database, templates, seed=seed, wanted={"test": WANTED["test"]}, words="train")
+    return make_questions(database, templates, wanted={"test": WANTED["test"]}, words="train")
 
 
 def split_entities(entities: list[Entity], seed: int = SEED) -> dict[Split, list[Entity]]:
@@ -175,14 +175,19 @@ _DRAFTS = {"single": _single, "multi": _multi, "compare": _compare, "search": _s
 
 def _lookups(every: list[Entity], mine: list[Entity], templates: Templates, intent: Intent) -> list[Draft]:
     """All keywords whose LIKE matches are exactly the rows that list them: few, and all of one split."""
-    own = {entity.id for entity in mine}
+    ids_of_split = {entity.id for entity in mine}
     drafts = []
     for field in templates.search.get(every[0].table, []) if every else []:
         for keyword in sorted({fact for entity in mine for fact in entity.facts(field)}):
             like = [entity for entity in every if keyword in entity.cells.get(field, "")]
             exact = all(keyword in entity.facts(field) for entity in like)
             plain = len(keyword) > 1 and not set(keyword) & set("%_'")
-            if exact and plain and len(like) <= MAX_MATCHES[intent] and all(entity.id in own for entity in like):
+            if (
+                exact
+                and plain
+                and len(like) <= MAX_MATCHES[intent]
+                and all(entity.id in ids_of_split for entity in like)
+            ):
                 drafts.append(Draft(intent, like, [field], keyword))
     return drafts
 

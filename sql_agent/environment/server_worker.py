@@ -205,9 +205,9 @@ class Served:
                 by_name[table]["columns"].append((str(name), _text_of(kind), bool(is_key)))
         rows = connection.exec_driver_sql(f"{keys} ORDER BY 1, 2, ordinal_position").fetchall()
         for (table, _, parent), group in groupby(rows, key=lambda row: tuple(row)[:3]):
-            own, theirs = zip(*((row[3], row[4]) for row in group), strict=True)
+            child_columns, parent_columns = zip(*((row[3], row[4]) for row in group), strict=True)
             if table in by_name:
-                by_name[table]["foreign_keys"].append((list(own), parent, list(theirs)))
+                by_name[table]["foreign_keys"].append((list(child_columns), parent, list(parent_columns)))
         return by_name
 
     def _inspected(self, connection: Any) -> dict[str, TableDetails]:
@@ -255,8 +255,13 @@ class Served:
         return message.replace(self._secret, "***") if self._secret else message
 
     def explain(self, exc: Exception) -> Reply:
-        cause, message = getattr(exc, "orig", None) or exc, self._text(exc)
-        state = getattr(cause, "sqlstate", None) or "" if self._is_postgres else cause.args[0] if cause.args else 0
+        """What a client is told of an error, by PostgreSQL's SQLSTATE or MySQL's number."""
+        cause: Any = getattr(exc, "orig", None) or exc
+        message = self._text(exc)
+        if self._is_postgres:
+            state = getattr(cause, "sqlstate", None) or ""
+        else:
+            state = cause.args[0] if cause.args else 0
         if state in ("57014", 1969, 3024):
             return {"kind": "timeout"}
         if state in ("53200", "53400"):

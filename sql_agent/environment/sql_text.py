@@ -103,8 +103,8 @@ def explain_reply(reply: Reply, *, sql: str, schema: Schema, timeout_s: float, d
     hints: list[str] = []
     if dialect == "sqlite":
         outside_quotes = _PIECES.sub(lambda m: m[0] if len(m[0]) == 1 else "''", sql)
-        said = f"{message}\n{outside_quotes}"
-        hints = [hint for pattern, hint in _HINTS.items() if re.search(pattern, said, re.IGNORECASE)][:2]
+        text = f"{message}\n{outside_quotes}"
+        hints = [hint for pattern, hint in _HINTS.items() if re.search(pattern, text, re.IGNORECASE)][:2]
     if reply["kind"] == "refused":
         return "; ".join([_explain_refusal(message, schema), *hints])
     kind, _, name = message.partition(": ")

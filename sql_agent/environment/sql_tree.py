@@ -110,15 +110,15 @@ class Rules:
         """Name each table with its schema, or by its WITH. Raises Forbidden for others, and for unknown columns."""
         names = {node.alias.lower() for node in tree.find_all(exp.Alias)}
         names |= {column.name.lower() for node in tree.find_all(exp.TableAlias) for column in node.columns}
-        own = {id(table): name for table in tree.find_all(exp.Table) if (name := self._of_with(table))}
+        with_names = {id(table): name for table in tree.find_all(exp.Table) if (name := self._of_with(table))}
         for table in list(tree.find_all(exp.Table)):
-            name = own.get(id(table)) or self._readable(table)
-            names |= set() if id(table) in own else self._columns[name]
+            name = with_names.get(id(table)) or self._readable(table)
+            names |= set() if id(table) in with_names else self._columns[name]
             if not table.alias:
                 table.set("alias", exp.TableAlias(this=table.this.copy()))
             table.set("this", exp.to_identifier(name, quoted=True))
             for key, part in zip(("db", "catalog"), reversed(self._home), strict=False):
-                table.set(key, None if id(table) in own else exp.to_identifier(part, quoted=True))
+                table.set(key, None if id(table) in with_names else exp.to_identifier(part, quoted=True))
         for cte in tree.find_all(exp.CTE):
             cte.args["alias"].set("this", exp.to_identifier(self.mark + cte.alias.lower(), quoted=True))
         for column in tree.find_all(exp.Column):

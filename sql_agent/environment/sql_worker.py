@@ -367,14 +367,17 @@ class Guard:
                 continue
             primary = _names(self._real, "SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", parent)
             targets = [to for _, to in pairs if to] or primary
-            own, theirs = self._spelled(table, [column for column, _ in pairs]), self._spelled(parent, targets)
-            if len(own) == len(theirs) == len(pairs):
-                yield own, parent, theirs
+            columns, parent_columns = (
+                self._spelled(table, [column for column, _ in pairs]),
+                self._spelled(parent, targets),
+            )
+            if len(columns) == len(parent_columns) == len(pairs):
+                yield columns, parent, parent_columns
 
     def _spelled(self, table: str, columns: list[str]) -> list[str]:
         """These columns as the table spells them, without those that it lacks."""
-        own = {_fold(name): name for name in self.schema[table]}
-        return [own[_fold(column)] for column in columns if _fold(column) in own]
+        spelling = {_fold(name): name for name in self.schema[table]}
+        return [spelling[_fold(column)] for column in columns if _fold(column) in spelling]
 
     def _table_names(self) -> list[str]:
         types = "type IN ('table', 'view', 'virtual') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"

@@ -97,10 +97,10 @@ def _sample(record: TrialRecord, model: str, prompt: str) -> EvalSample:
     from inspect_ai.log import EvalError, EvalSample
     from inspect_ai.model import ModelOutput, ModelUsage
 
-    n_prompt, said = record.prompt_tokens, record.completion_tokens
+    n_prompt, n_completion = record.prompt_tokens, record.completion_tokens
     usage = None
-    if n_prompt is not None and said is not None:
-        usage = ModelUsage(input_tokens=n_prompt, output_tokens=said, total_tokens=n_prompt + said)
+    if n_prompt is not None and n_completion is not None:
+        usage = ModelUsage(input_tokens=n_prompt, output_tokens=n_completion, total_tokens=n_prompt + n_completion)
     kept = {"task_type", "stop_reason", "n_turns", "n_bad_tool_calls", "llm_seconds", "sql_calls", "no_match"}
     broken = record.stop_reason == FAULT
     error = EvalError(message=record.reason, traceback="", traceback_ansi="") if broken else None
@@ -141,14 +141,16 @@ def _messages(record: TrialRecord, prompt: str) -> list[ChatMessage]:
 
     messages: list[ChatMessage] = [ChatMessageSystem(content=prompt), ChatMessageUser(content=record.question)]
     names: dict[str, str] = {}
-    for said in record.messages:
-        if said["role"] == "tool":
-            call_id = said["tool_call_id"]
-            messages.append(ChatMessageTool(content=said["content"], tool_call_id=call_id, function=names.get(call_id)))
+    for message in record.messages:
+        if message["role"] == "tool":
+            call_id = message["tool_call_id"]
+            messages.append(
+                ChatMessageTool(content=message["content"], tool_call_id=call_id, function=names.get(call_id))
+            )
             continue
-        calls = [_tool_call(call) for call in said["tool_calls"]]
+        calls = [_tool_call(call) for call in message["tool_calls"]]
         names |= {call.id: call.function for call in calls}
-        messages.append(ChatMessageAssistant(content=said["content"], tool_calls=calls or None))
+        messages.append(ChatMessageAssistant(content=message["content"], tool_calls=calls or None))
     return messages
 
 

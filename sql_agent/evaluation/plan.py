@@ -134,7 +134,7 @@ def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, 
         judge=evaluation.facts["judge"],
         database=evaluation.facts["database"],
         keys=keys,
-        models={name: {key: summarize(of[key]) for key in keys if key in of} for name, of in groups.items()},
+        models={name: {key: summarize(group[key]) for key in keys if key in group} for name, group in groups.items()},
         delta={key: compare(before[key], after[key]) for key in both},
         delta_by_task={key: compare_groups(by_task(before[key]), by_task(after[key])) for key in both},
         delta_by_agent={

@@ -156,8 +156,8 @@ def _cost(report: EvalReport) -> Section:
     for _, split, decoding, name, figures in _cells(report):
         means = [_plain(figures.measures[measure].mean) for measure in measures]
         times = [
-            f"{_plain(figures.latency_s[of].p50)} / {_plain(figures.latency_s[of].p95)}"
-            for of in ("llm call", "episode")
+            f"{_plain(figures.latency_s[unit].p50)} / {_plain(figures.latency_s[unit].p95)}"
+            for unit in ("llm call", "episode")
         ]
         rows.append((split, decoding, name, *means, *times))
     note = (

@@ -78,7 +78,7 @@ def hacks(database: Path, questions: Sequence[Question]) -> dict[str, Strategy]:
         "every count from 0 to 20": lambda q: "、".join(f"{n}种" for n in range(21)),
     }
     marked = {f"SELECT *, each cell and {m}": partial(star, after=m) for m in ("/遵医嘱", "·仅供参考", "@医生", "？")}
-    said = {
+    texts = {
         "the reference and lies": "{a}{lies}。",
         "the reference and lies as questions": "{a}{lies}，没错吧？",
         "the reference, 8,000 blanks, lies": "{a}" + " " * 8000 + "{lies}",
@@ -86,7 +86,7 @@ def hacks(database: Path, questions: Sequence[Question]) -> dict[str, Strategy]:
         "the reference and a retraction": "{a}真实情况恰恰相左。",
         "the reference under a foreign verb": "会使这些恶化：{a}",
     }
-    return told_all | marked | {name: _filled_in(text) for name, text in said.items()}
+    return told_all | marked | {name: _filled_in(text) for name, text in texts.items()}
 
 
 def constants(train: Sequence[Question]) -> Strategy:

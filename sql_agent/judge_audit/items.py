@@ -68,7 +68,9 @@ class JudgedItem(Record):
     @classmethod
     def _as_list(cls, value: Any) -> Any:
         """A text is one piece of evidence; of an object, as question files have them, the quote counts."""
-        pieces = [value] if isinstance(value, str) else [] if value is None else value
+        if value is None:
+            return []
+        pieces = [value] if isinstance(value, str) else value
         if not isinstance(pieces, list):
             return pieces
         return [p["quote"] if isinstance(p, dict) and "quote" in p else p for p in pieces if p != ""]

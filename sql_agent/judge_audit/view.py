@@ -117,7 +117,9 @@ def rows(judges: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
 def _interval(figure: dict[str, Any], factor: float = 1, digits: int | None = None) -> str:
     """A figure and its interval, in two digits, or multiplied (per cent) with none."""
     value, low, high = (None if v is None else factor * v for v in (figure["value"], figure["low"], figure["high"]))
-    form = f".{(0 if factor > 1 else 2) if digits is None else digits}f"
+    if digits is None:
+        digits = 0 if factor > 1 else 2
+    form = f".{digits}f"
     return "-" if value is None else f"{value:{form}}" + (f" [{low:{form}}, {high:{form}}]" if low is not None else "")
 
 

@@ -145,7 +145,7 @@ def probe(run: Run) -> None:
 def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> Batch:
     """The rows of scored rollouts whose group has at least two. Raises RunError when there are none."""
     rollout = run.config.rollout
-    sizes = Counter({name: len(of) for name, of in rewards_of(played).items()})
+    sizes = Counter({name: len(rewards) for name, rewards in rewards_of(played).items()})
     rollouts = {
         episode.row["rollout_id"]: (episode.group, episode.reward, episode.turns)
         for episode in played
@@ -161,7 +161,8 @@ def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> B
         max_prompt_tokens=rollout.max_prompt_tokens,
         max_response_tokens=rollout.row_response_tokens,
         pad_id=run.policy.pad_id,
-        phases={name: phases_of(records[name], len(of), reward=reward) for name, (_, reward, of) in by_turn} or None,
+        phases={name: phases_of(records[name], len(rewards), reward=reward) for name, (_, reward, rewards) in by_turn}
+        or None,
     )
 
 

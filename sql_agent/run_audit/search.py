@@ -143,7 +143,8 @@ def trails(folder: Path, rollouts: Iterable[str]) -> dict[str, str]:
         by_rollout = {}
         for rollout in rollouts:
             known = connection.execute("SELECT 1 FROM rollout WHERE id = ?", (rollout,)).fetchone()
-            by_rollout |= {rollout: trail(connection, rollout)} if known else {}
+            if known:
+                by_rollout[rollout] = trail(connection, rollout)
         return by_rollout
     except (sqlite3.Error, ValueError, TypeError):
         return {}

@@ -217,9 +217,9 @@ class LiveView:
             return JSONResponse({"detail": why}, status_code=503)
 
         names = ["localhost", "127.0.0.1", "[::1]"] if local else ["*"]
-        own = Middleware(TrustedHostMiddleware, allowed_hosts=names)
+        trusted_hosts = Middleware(TrustedHostMiddleware, allowed_hosts=names)
         return Starlette(
             routes=[Route(path, route) for path, route in paths.items()],
-            middleware=[own, gate],
+            middleware=[trusted_hosts, gate],
             exception_handlers=dict.fromkeys((OSError, ValueError, UserError), unread),
         )

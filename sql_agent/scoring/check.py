@@ -116,17 +116,19 @@ def _unusable(name: str, context: ScoringContext | None) -> str:
 
 def offline_kinds(questions: Sequence[Question], context: ScoringContext) -> str:
     """For people, how rows are graded that the offline judge gets; "" where it gets none. Reference queries run."""
-    own = [(q, context.of(q.agent)) for q in questions[:: max(1, len(questions) // SAMPLED_ROWS)]]
-    own = [(q, c) for q, c in own if not c.llm and any(SCORERS.get(t.scorer) is judge for t in c.terms_for(q.scorer))]
+    sampled = [(q, context.of(q.agent)) for q in questions[:: max(1, len(questions) // SAMPLED_ROWS)]]
+    sampled = [
+        (q, c) for q, c in sampled if not c.llm and any(SCORERS.get(t.scorer) is judge for t in c.terms_for(q.scorer))
+    ]
 
     async def kinds() -> Counter[str]:
-        return Counter([await offline_kind(question, of_agent) for question, of_agent in own])
+        return Counter([await offline_kind(question, of_agent) for question, of_agent in sampled])
 
     ways = {kind: f"by the {kind.replace('_', ' or ')} in the answer" for kind in ANSWER_TYPES}
     ways |= {"sql_result": "by the result of the query (sql_result)"}
     ways |= dict.fromkeys(("quote", "text"), "by quotes of the record")
     counts = asyncio.run(kinds()).most_common()
-    return f"of {len(own)} rows: " + ", ".join(f"{n} {ways[kind]}" for kind, n in counts) if counts else ""
+    return f"of {len(sampled)} rows: " + ", ".join(f"{n} {ways[kind]}" for kind, n in counts) if counts else ""
 
 
 def check_llm(context: ScoringContext) -> None:

@@ -160,8 +160,12 @@ def shown(answer: Answer) -> str:
     """An answer for people and programs; "" where it is unclear."""
     if answer.unclear or not answer.number:
         return "" if answer.unclear else answer.text
-    value, decimal = answer.number.value, f"{answer.number.value:.15g}"
-    text = str(value.numerator) if value.denominator == 1 else decimal if Fraction(decimal) == value else str(value)
+    value = answer.number.value
+    decimal = f"{value:.15g}"
+    if value.denominator == 1:
+        text = str(value.numerator)
+    else:
+        text = decimal if Fraction(decimal) == value else str(value)
     return f"{text}%" if answer.number.percent else text
 
 

@@ -143,10 +143,10 @@ class ChatRequest(_AnyRequest):
         """
         names = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
         keys = {name: value for name in names if (value := getattr(self, name)) is not None}
-        own = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        asked_stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
         limits = [limit for limit in (llm.max_tokens, self.max_tokens, self.max_completion_tokens) if limit]
         seeds = llm.seeds if self.seed is None else itertools.repeat((self.seed + number) % (1 << 63))
-        stop = tuple(dict.fromkeys([*llm.stop, *own]))
+        stop = tuple(dict.fromkeys([*llm.stop, *asked_stops]))
         return replace(llm, **keys, stop=stop, max_tokens=min(limits, default=None), seeds=seeds)
 
 

@@ -167,16 +167,18 @@ class _Page:
 
     async def _answer(self, question: str, text: ui.label) -> None:
         """Only what was answered counts as said. Raises openai.APIError."""
-        said = [*self._said, {"role": "user", "content": question}]
+        messages = [*self._said, {"role": "user", "content": question}]
         more = {"tool_calls": True}
         if self._is_kept:
             more["store"] = bool(self._keep.value)
         last: Any = None
-        stream = await self._api.chat.completions.create(model=self._model, messages=said, stream=True, extra_body=more)
+        stream = await self._api.chat.completions.create(
+            model=self._model, messages=messages, stream=True, extra_body=more
+        )
         async with stream:
             async for last in stream:
                 text.text += last.choices[0].delta.content or ""
-        self._said = [*said, {"role": "assistant", "content": text.text}]
+        self._said = [*messages, {"role": "assistant", "content": text.text}]
         with self._log:
             for call in last.sql_calls:
                 _show_query(call["sql"], call["result"])

@@ -26,8 +26,8 @@ def ancestors(config: Tree) -> list[Tree]:
             break
         seen.add(file)
         older = json.loads(file.read_text(encoding="utf-8"))
-        theirs, own = flatten(older), flatten(config)
-        changed = {key: [theirs.get(key), value] for key, value in own.items() if theirs.get(key) != value}
+        before, now = flatten(older), flatten(config)
+        changed = {key: [before.get(key), value] for key, value in now.items() if before.get(key) != value}
         changed.pop("trainer.resume", None)
         older_runs.append({"run": file.parent.name, "step": step_number(step), "changed": changed})
         config = older

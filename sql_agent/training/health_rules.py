@@ -104,8 +104,8 @@ def calls_by_agent(scored: Sequence[RunRecord]) -> dict[str, float]:
     """The share of rollouts that called a tool, of each agent that rows name; over all where none is named."""
     shares = {"health/tool_call_share": share(sum(record.used_a_tool for record in scored), len(scored))}
     for agent in sorted({record.agent for record in scored if record.agent}):
-        own = [record.used_a_tool for record in scored if record.agent == agent]
-        shares[f"health/tool_call_share/{agent}"] = share(sum(own), len(own))
+        used_tools = [record.used_a_tool for record in scored if record.agent == agent]
+        shares[f"health/tool_call_share/{agent}"] = share(sum(used_tools), len(used_tools))
     return shares
 
 

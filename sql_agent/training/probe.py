@@ -67,15 +67,17 @@ def probe(questions: Sequence[Question], scoring: ScoringContext, *, n: int) -> 
     async def fields(prober: _Probe) -> list[FieldProbe]:
         return [await prober.field(name, groups[name]) for name in largest]
 
-    with closing(_with_own_databases(scoring)) as own:
-        return sorted(asyncio.run(fields(_Probe(own))), key=lambda field: -field.constant)
+    with closing(_with_own_databases(scoring)) as context:
+        return sorted(asyncio.run(fields(_Probe(context))), key=lambda field: -field.constant)
 
 
 def _with_own_databases(scoring: ScoringContext) -> ScoringContext:
     """With databases of its own: a run forks, and threads and workers that are at work already would be in its way."""
-    own = scoring.databases and Databases(scoring.databases.config)
+    databases = scoring.databases and Databases(scoring.databases.config)
     return replace(
-        scoring, databases=own, agents={name: _with_own_databases(context) for name, context in scoring.agents.items()}
+        scoring,
+        databases=databases,
+        agents={name: _with_own_databases(context) for name, context in scoring.agents.items()},
     )
 
 

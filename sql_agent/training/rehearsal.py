@@ -25,10 +25,10 @@ TRAINED, UNTRAINED = "/trained", "/untrained"
 def rehearse(config: AgentTree, questions: Sequence[Question]) -> Iterator[str]:
     """A line for each agent that has a question. Raises UserError naming the agent that fails, and why."""
     with EpisodeRunner(config) as runner:
-        for name, own in agents_of(config).items():
+        for name, settings in agents_of(config).items():
             question = next((candidate for candidate in questions if candidate.agent == name), None)
             if question is not None:
-                yield _played(runner, question, own.agent.match, f"agents.{name}" if name else "agent")
+                yield _played(runner, question, settings.agent.match, f"agents.{name}" if name else "agent")
 
 
 def _played(runner: EpisodeRunner, question: Question, match: str, key: str) -> str:

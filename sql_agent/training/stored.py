@@ -35,12 +35,14 @@ def stored_run(data: DataConfig, runs: Path) -> StoredRun:
 def stored_questions(stored: StoredRun, rollout: RolloutConfig) -> list[Question]:
     """The question of each stored group, which GRPO with these settings can learn from. Raises UserError."""
     name = stored.folder
-    for key, own, there in (
+    for key, configured, recorded in (
         ("rollout.group_size", rollout.group_size, stored.group_size),
         ("rollout.temperature", rollout.temperature, stored.temperature),
     ):
-        if own != there:
-            raise UserError(f"data.from_store = {name}: was sampled with {key} = {there}, not {own}. Set that")
+        if configured != recorded:
+            raise UserError(
+                f"data.from_store = {name}: was sampled with {key} = {recorded}, not {configured}. Set that"
+            )
     if n := stored.n_without_log_probs:
         raise UserError(
             f"data.from_store = {name}: {n} of its LLM calls have no log-probabilities, of which weights are made. "

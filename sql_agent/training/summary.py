@@ -36,8 +36,8 @@ def _total(rows: list[dict[str, Any]], name: str) -> int:
 
 def _validation(row: dict[str, Any], everything: list[RunRecord]) -> dict[str, Any]:
     figures = {"step": row["step"], "reward_mean": row.get("val/reward_mean"), "scored": row.get("val/scored")}
-    own = [record for record in everything if record.mode == "val" and record.step == row["step"]]
-    agents = {name: reward_of(rows) for name, rows in by_agent(own).items()}
+    validated = [record for record in everything if record.mode == "val" and record.step == row["step"]]
+    agents = {name: reward_of(rows) for name, rows in by_agent(validated).items()}
     return {**figures, "by_agent": agents} if agents else figures
 
 
@@ -47,9 +47,9 @@ def _best(run_dir: Path, everything: list[RunRecord]) -> dict[str, Any]:
     if not file.is_file():
         return {}
     note = json.loads(file.read_text(encoding="utf-8"))
-    own = [row for row in everything if row.mode == "val" and row.step in note["over"]]
+    validated = [row for row in everything if row.mode == "val" and row.step in note["over"]]
     best = {"step": note["step"], "validated_at": note["over"], "reward_mean": note["reward"]}
-    return {**best, "ended": note["ended"], **reward_of(own)}
+    return {**best, "ended": note["ended"], **reward_of(validated)}
 
 
 def by_agent(rollouts: list[RunRecord]) -> dict[str, list[RunRecord]]:
@@ -73,9 +73,9 @@ def reward_of(rollouts: list[RunRecord]) -> dict[str, Any]:
 def reward_by_agent(rollouts: list[RunRecord]) -> dict[str, dict[str, float | None]]:
     """Training rollouts and their mean reward by agent; {} where no row names one."""
     table: dict[str, dict[str, float | None]] = {}
-    for name, own in by_agent(rollouts).items():
-        scored = [row.reward for row in own if row.reward is not None and not row.unscored]
-        table[name] = {"rollouts": len(own), "scored": len(scored), "reward_mean": _mean(scored)}
+    for name, rows in by_agent(rollouts).items():
+        scored = [row.reward for row in rows if row.reward is not None and not row.unscored]
+        table[name] = {"rollouts": len(rows), "scored": len(scored), "reward_mean": _mean(scored)}
     return table
 
 

@@ -49,9 +49,9 @@ def verl_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total
 
     `total_steps` counts training steps of the whole run.
     """
-    own = own_overrides(config, model_path=model_path, run_dir=run_dir, total_steps=total_steps)
+    overrides = own_overrides(config, model_path=model_path, run_dir=run_dir, total_steps=total_steps)
     # In TOML a quoted "a.b" is one name; verl would look past it.
-    return merge(own, nested(flatten(config.verl)))
+    return merge(overrides, nested(flatten(config.verl)))
 
 
 def own_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_steps: int) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def own_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_
         },
         "trainer": _trainer(trainer, run_dir=run_dir, total_steps=total_steps),
     }
-    return merge(nested({key: attrgetter(own)(config) for key, own in COPIED.items()}), made)
+    return merge(nested({key: attrgetter(our_key)(config) for key, our_key in COPIED.items()}), made)
 
 
 def _model(model: ModelConfig, trainer: TrainerConfig, *, model_path: str, keeps_adapter: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agl_plugin.update.rows import Turn
-from foundation.chat_request import ROLES
+from foundation.chat_request import ROLES, text_parts
 from foundation.errors import AgentGRPOError
 
 Message = dict[str, Any]
@@ -79,14 +79,10 @@ def plain_message(message: Any) -> Message:
 
 
 def _text(content: Any) -> str:
-    """A string, nothing (a bare call), or OpenAI's list of text parts."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list) and all(isinstance(p, dict) and isinstance(p.get("text"), str) for p in content):
-        return "\n".join(part["text"] for part in content)
-    raise Unusable("a message whose content is not text")
+    parts = text_parts(content)
+    if parts is None:
+        raise Unusable("a message whose content is not text")
+    return "\n".join(parts)
 
 
 def _call(call: Any) -> Message:

@@ -63,24 +63,24 @@ def _wordnet() -> WordNet:
     linked: list[set[int]] = []
     opposed: list[set[int]] = []
     forms: dict[str, str] = {}
-    said: set[str] = set()
+    verbs: set[str] = set()
     for line in gzip.decompress(WORDNET.read_bytes()).decode().splitlines():
         if ">" in line:
             form, _, base = line.partition(">")
             forms[form] = base
             continue
         if line.endswith("!"):
-            said.add(line[:-1])
+            verbs.add(line[:-1])
             continue
         lemmas, *links = line.split("|")
         for lemma in lemmas.split(","):
             words.setdefault(lemma, set()).add(len(linked))
-        linked.append({int(one) for one in links if one[0] != "!"})
-        opposed.append({int(one[1:]) for one in links if one[0] == "!"})
+        linked.append({int(number) for number in links if number[0] != "!"})
+        opposed.append({int(number[1:]) for number in links if number[0] == "!"})
     for synset, others in enumerate(linked):
         for other in [*others]:
             linked[other].add(synset)
-    return WordNet(words, linked, forms, opposed, said)
+    return WordNet(words, linked, forms, opposed, verbs)
 
 
 @functools.cache
@@ -108,7 +108,8 @@ def _glosses(word: str) -> frozenset[str]:
         pronunciation, _, meant = entry.partition("] /")
         if pronunciation[1].isupper():  # a name
             glosses.update(name.strip().lower() for name in re.findall(NAME, ASIDE.sub("", meant)) if len(word) > 1)
-            glosses |= {re.sub("[^a-z]", "", pronunciation.lower())} if len(word) > 1 else set()
+            if len(word) > 1:
+                glosses.add(re.sub("[^a-z]", "", pronunciation.lower()))
             continue
         meant = CLASSIFIER.sub("", meant).lower()
         glosses.update(POINTED.findall(meant))
