@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from sql_agent.offline_judge.lexicon import Lexicon
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
+from sql_agent.offline_judge.words import phrases
 
 DOUBTS_ZH = r"""
 [?？]|\.\.|…|[或猜谣假谎疑]|还是|要么|可能|也许|没准|大[概致约]|恐怕|约[莫摸]|约(?=有?[\d#])|左右|上下|至少|至多|最多(?=[\d#])|起码
@@ -96,7 +97,7 @@ purposes reference only always own personal specific situation circumstances cas
 unsure questions question let know if you like would want wish need needs me look up anything else other another more
 further any check details hope helps help helped useful feel free happy glad assist is there this these welcome have
 nice day great good luck stay safe healthy take care best wishes thank thanks individual using use it or comes above
-anytime simply just reach out again do not hesitate
+anytime simply just reach out again do_not_hesitate
 """
 PHRASES = """
 in that order|in this order|as follows|you are welcome|have a nice day|好的|好|没问题|当然|当然可以|感谢|感谢提问|您的
@@ -125,13 +126,15 @@ ABOUT = re.compile(  # a thing, and no number that follows; and what follows
     r"(?<![a-z])about(?![a-z])(?!(?: (?:the|an?|some))*\W*$)"
     r"|\b(?:listed|given|shown|described|set out|outlined|as|see) below\b"
 )
-OFFERS = re.compile(r"(?:\b(?:else|other|another|more|further|help|assist)\b|其[他它]|别的|更多|继续|帮)[^.?!\n。]*\?")
+OFFERS = re.compile(
+    r"(?:\b(?:else|other|another|more|further|help|assist)\b|其[他它]|别的|更多|继续|帮)[^.?!\n。]{0,80}\?"
+)
 CITES = re.compile(
     r"[、,\s]*(?:(?:数据|资料|信息)?来源|引自|出自|摘自|源自|source|as (?:stated|recorded|listed|given) in)"
 )
-_FRAME = Lexicon(FRAME_WORDS | {*f"{CHAT} {QUOTE_PHRASES}".split()})
-_LAST = Lexicon(FRAME_WORDS | {*f"{CHAT} {CLOSING} {QUOTE_PHRASES}".split()})
-_CHAT, _CLOSING = Lexicon(CHAT.split()), Lexicon(f"{CHAT} {CLOSING}".split())
+_TALK = [*FRAME_WORDS, *phrases(f"{CHAT} {QUOTE_PHRASES}")]
+_FRAME, _LAST = Lexicon(_TALK), Lexicon([*_TALK, *phrases(CLOSING)])
+_CHAT, _CLOSING = Lexicon(phrases(CHAT)), Lexicon(phrases(f"{CHAT} {CLOSING}"))
 
 
 def is_frame(text: str, unknown: Sequence[tuple[int, int]], *, is_last: bool = False) -> bool:
@@ -140,7 +143,8 @@ def is_frame(text: str, unknown: Sequence[tuple[int, int]], *, is_last: bool = F
     chat, frame = (_CLOSING, _LAST) if is_last else (_CHAT, _FRAME)
     text = OFFERS.sub(lambda offer: offer[0].replace("?", " "), text) if is_last else text
     strange = {place for start, end in frame.read(text)[1] for place in range(start, end)}
-    if any(place in strange for start, end in unknown for place in range(start, end)):
+    is_strange = any(place in strange for start, end in unknown for place in range(start, end))
+    if is_strange or re.match(r"\W*(?:or(?![a-z])|或)", text):
         return False
     if is_last and strange and is_frame(text, unknown) is False:  # advice and offers tell nothing of what is asked
         return False

@@ -183,7 +183,8 @@ def kind_of_texts(question: str, reference: str, evidence: Sequence[str]) -> Ans
     else:
         values = _split(reference) if not re.search(r"[:：。\n!?]|\.\s", reference) else []
     is_han = re.search("[\u4e00-\u9fff]", "".join(values)) and not {*values} & (YES_WORDS | NO_WORDS)
-    if not values or not all(map(_is_value, values)) or (is_han and (len(values) > 1 or evidence)):
+    is_listed = any("\n" in plain(value).strip() for value in values)  # a cell of several lines is a text
+    if not values or is_listed or not all(map(_is_value, values)) or (is_han and (len(values) > 1 or evidence)):
         return ""
     return kind_of_cells(question, [Cell(value) for value in values])
 

@@ -244,6 +244,11 @@ def test_facts_are_the_clauses_of_the_evidence_and_those_alone_that_a_quoting_re
         "(",
         "1. ",
         "氨氯地平的，",
+        "is there anything else ",
+        "<tr><td>1",
+        "<p><b>a</b> ",
+        "a - b, ",
+        "以上信息。",
     ],
 )
 def test_long_answers_take_linear_time(piece: str) -> None:

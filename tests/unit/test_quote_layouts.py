@@ -1,0 +1,208 @@
+"""Quotes as models write them: tables with numbers, headings, sentences around a quote, questions of two things."""
+
+from __future__ import annotations
+
+import pytest
+
+from sql_agent.offline_judge.judge import CAP, grade
+from sql_agent.offline_judge.sections import Cell
+
+OAK = ["树皮深裂；秋叶变红。", "<table><tr><td>1</td><td>怕积水</td></tr><tr><td>2</td><td>喜强光</td></tr></table>"]
+LINDEN = ["<p><b>形态</b></p><ul><li>叶心形</li><li>花有蜜香</li></ul>", "【习性】1. 耐修剪。2. 畏盐碱。"]
+BOTH = [
+    Cell(OAK[0], "1", "looks"),
+    Cell(OAK[1], "1", "habit"),
+    Cell(LINDEN[0], "2", "looks"),
+    Cell(LINDEN[1], "2", "habit"),
+]
+QUESTIONS_ZH = [
+    "比较红栎和心叶椴的形态、习性。",
+    "从形态和习性两方面对比红栎与心叶椴。",
+    "红栎和心叶椴的形态、习性各是什么？",
+    "请分别说明红栎和心叶椴的形态与习性。",
+]
+TOLD_ZH = {
+    ("红栎", "形态"): "树皮深裂；秋叶变红",
+    ("红栎", "习性"): "怕积水；喜强光",
+    ("心叶椴", "形态"): "叶心形；花有蜜香",
+    ("心叶椴", "习性"): "耐修剪；畏盐碱",
+}
+QUESTIONS_EN = [
+    "Compare the fuel and range of Kestrel and Osprey.",
+    "Give the fuel and range of both Kestrel and Osprey.",
+    "Compare Kestrel and Osprey with regard to fuel and range.",
+    "For each of Kestrel and Osprey, what are the fuel and the range?",
+]
+EVIDENCE_EN = [
+    Cell("FUEL\n1. kerosene\n2. sunflower oil", "1", "burns"),
+    Cell("320 km with two seats", "1", "goes"),
+    Cell("<h4>Fuel</h4><p>wood gas; peat</p>", "2", "burns"),
+    Cell("45 km in still air", "2", "goes"),
+]
+TOLD_EN = {
+    ("Kestrel", "fuel"): "kerosene; sunflower oil",
+    ("Kestrel", "range"): "320 km with two seats",
+    ("Osprey", "fuel"): "wood gas; peat",
+    ("Osprey", "range"): "45 km in still air",
+}
+LAYOUTS_ZH = [
+    lambda told: "\n".join(f"**{a}的{b}**：{text}" for (a, b), text in told.items()),
+    lambda told: "\n".join(f"{a}（{b}）：{text}。" for (a, b), text in told.items()),
+    lambda told: "\n\n".join(f"## {a}的{b}\n- " + text.replace("；", "\n- ") for (a, b), text in told.items()),
+    lambda told: (
+        "|项目|红栎|心叶椴|\n|---|---|---|\n"
+        + "\n".join(f"|{b}|{told['红栎', b]}|{told['心叶椴', b]}|" for b in ("形态", "习性"))
+    ),
+]
+LAYOUTS_EN = [
+    lambda told: "\n".join(f"**{b.title()} of {a}**: {text}" for (a, b), text in told.items()),
+    lambda told: "\n".join(f"{a} - {b.title()}: {text}." for (a, b), text in told.items()),
+    lambda told: (
+        "|Item|Kestrel|Osprey|\n|---|---|---|\n"
+        + "\n".join(f"|{b}|{told['Kestrel', b]}|{told['Osprey', b]}|" for b in ("fuel", "range"))
+    ),
+]
+
+
+def paid(question: str, answer: str, evidence: list[Cell], reference: str = "") -> float:
+    verdict = grade(question=question, reference=reference, answer=answer, evidence=evidence)
+    assert verdict is not None
+    return verdict.value
+
+
+def exchanged(told: dict[tuple[str, str], str], axis: int) -> dict[tuple[str, str], str]:
+    """Each text under the other name of one axis: the other thing, or the other column."""
+    names = [*dict.fromkeys(key[axis] for key in told)]
+    other = dict(zip(names, names[::-1], strict=True))
+    return {key: told[(other[key[0]], key[1]) if axis == 0 else (key[0], other[key[1]])] for key in told}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS_ZH)
+@pytest.mark.parametrize("question", QUESTIONS_ZH)
+def test_two_things_and_two_columns_in_chinese(question: str, layout) -> None:
+    assert paid(question, layout(TOLD_ZH), BOTH) >= 0.9
+    for axis in (0, 1):
+        assert paid(question, layout(exchanged(TOLD_ZH, axis)), BOTH) <= 0.1
+
+
+@pytest.mark.parametrize("layout", LAYOUTS_EN)
+@pytest.mark.parametrize("question", QUESTIONS_EN)
+def test_two_things_and_two_columns_in_english(question: str, layout) -> None:
+    assert paid(question, layout(TOLD_EN), EVIDENCE_EN) >= 0.9
+    for axis in (0, 1):
+        assert paid(question, layout(exchanged(TOLD_EN, axis)), EVIDENCE_EN) <= 0.1
+
+
+@pytest.mark.parametrize("question", QUESTIONS_ZH)
+def test_the_cells_themselves_earn_what_they_say(question: str) -> None:
+    assert paid(question, "\n".join(cell.text for cell in BOTH), BOTH) >= 0.9
+    under_the_other = f"红栎：{LINDEN[0]}\n{LINDEN[1]}\n心叶椴：{OAK[0]}\n{OAK[1]}"
+    assert paid(question, under_the_other, BOTH) <= 0.1
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Tell me the fuel of Kestrel. Also, what is its range?",
+        "Please explain the fuel of Kestrel, as well as its range.",
+        "For Kestrel, I need both the fuel and the range.",
+    ],
+)
+def test_two_columns_of_one_thing_however_they_are_asked_for(question: str) -> None:
+    told, evidence = {key: text for key, text in TOLD_EN.items() if key[0] == "Kestrel"}, EVIDENCE_EN[:2]
+    for layout in LAYOUTS_EN[:2]:
+        assert paid(question, layout(told), evidence) >= 0.9
+        assert paid(question, layout(exchanged(told, 1)), evidence) <= 0.1
+
+
+def test_three_things_of_an_english_list() -> None:
+    question = "Compare the nests of Wren, Robin and Jackdaw."
+    nests = {"Wren": "moss dome", "Robin": "leaf cup on a bank", "Jackdaw": "sticks in a chimney"}
+    evidence = [Cell(text, str(n), "nests") for n, text in enumerate(nests.values())]
+    rows = "|Item|Wren|Robin|Jackdaw|\n|---|---|---|---|\n|nests|{}|{}|{}|"
+    right = [*nests.values()]
+    assert paid(question, rows.format(*right), evidence) >= 0.9
+    assert paid(question, rows.format(*right[1:], right[0]), evidence) <= 0.1
+
+
+QUOTE_ZH = "槭树的习性：忌西晒；宜疏松土壤"
+EVIDENCE_ZH = [Cell("忌西晒；宜疏松土壤", "1", "habit")]
+QUOTE = "The habitat of the pika is: talus slopes; alpine meadows"
+EVIDENCE = [Cell("talus slopes; alpine meadows", "1", "habitat")]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "您好，这是个好问题！关于槭树的习性，说明如下：\n{}。",
+        "为您查到槭树的习性：\n{}。",
+        "{}。\n以上信息仅供参考，如有疑问请咨询专业人士。",
+        "{}。（来源：数据库“槭树”条目）",
+        "{}。还有其他问题吗？",
+        "{}。\n如果您还想了解其他内容，可以继续问我！",
+        "总的来说，{}。希望对您有所帮助。",
+    ],
+)
+def test_talk_around_a_chinese_quote_costs_nothing(answer: str) -> None:
+    assert paid("槭树的习性是什么？", answer.format(QUOTE_ZH), EVIDENCE_ZH) >= 0.9
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Great question! {}.",
+        "Here is what is recorded on the habitat of the pika:\n{}.",
+        "The habitat is listed below:\n{}.",
+        "{}.\n\nPlease consult an expert if you are unsure.",
+        "{} (source: database record).",
+        "{}. Is there anything else you would like to know?",
+        "{}.\n\nWould you like me to check another entry?",
+        "{}. Feel free to ask more questions.",
+    ],
+)
+def test_talk_around_an_english_quote_costs_nothing(answer: str) -> None:
+    assert paid("What is the habitat of the pika?", answer.format(QUOTE), EVIDENCE) >= 0.9
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "{}。是吗？",
+        "{}。可以西晒。",
+        "{}。以上信息有误。",
+        "{}。其他资料说不是这样。",
+        "可以使用：{}。",
+        "仅供参考：{}。",
+    ],
+)
+def test_talk_that_doubts_permits_or_denies_is_foreign_in_chinese(answer: str) -> None:
+    assert paid("槭树的习性是什么？", answer.format(QUOTE_ZH), EVIDENCE_ZH) < CAP
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "{}. Is this right?",
+        "{}. I do not know of any other source that says so.",
+        "{}. Or anything else.",
+        "Please consult anything else: {}.",
+        "{}\nsql\nSELECT 1",
+        "Not in our records: {}.",
+    ],
+)
+def test_talk_that_doubts_or_denies_is_foreign_in_english(answer: str) -> None:
+    assert paid("What is the habitat of the pika?", answer.format(QUOTE), EVIDENCE) < CAP
+
+
+def test_what_a_question_with_yes_or_no_is_about_may_be_said_and_not_what_it_asks_of_it() -> None:
+    evidence = [Cell("采蜜；筑巢；<br>守卫", "1", "work")]
+    question, reference = "工蜂的职责是否包括产卵？请列出全部职责。", "不包括。采蜜；筑巢；守卫"
+    assert paid(question, "不包括。工蜂的职责：采蜜；筑巢；守卫", evidence, reference) >= 0.9
+    assert paid(question, "工蜂的职责包括产卵：采蜜；筑巢；守卫", evidence, reference) < CAP
+
+
+def test_what_stands_in_a_table_cell_after_a_number_is_told_without_it_and_with_it() -> None:
+    cell = "<table><tr><td>1</td><td>长2m</td></tr><tr><td>2</td><td>宽0.5m</td></tr></table>"
+    for answer in ("长2m；宽0.5m", "1 长2m\n2 宽0.5m", cell):
+        assert paid("独木舟的尺寸是什么？", answer, [Cell(cell)], reference=cell) == 1
+    assert paid("独木舟的尺寸是什么？", "长1m；宽0.5m", [Cell(cell)], reference=cell) < CAP
