@@ -235,8 +235,9 @@ class _Reading:
                 self._quote(part, exam.of_form[part], tells=False)
             self._named = named
         elif exam.question not in word:  # the question again names nobody
-            self._name(word)
-            for fact in [one for one in exam.of_form if word in exam.own and word.endswith(one)]:
+            facts = [one for one in exam.of_form if word in exam.own and word.endswith(one)]
+            self._name(word.removesuffix(max(facts, key=len, default="")))
+            for fact in facts:
                 self._quote(fact, exam.of_form[fact], tells=False)
 
     def _name(self, text: str) -> None:
