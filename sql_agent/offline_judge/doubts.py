@@ -71,15 +71,16 @@ monday tuesday wednesday thursday friday saturday sunday
 """
 # Of a sentence around a quote: what it is and whence, and behind the last one advice and offers.
 CHAT = """
-信息 资料 数据 数据库 知识库 知识 条目 词条 来源 数据来源 引自 来自 说明 说明书 官方 文档 网站 内容 详情 细节 情况
+信息 资料 数据 数据库 知识库 知识 条目 词条 来源 来源于 数据来源 来自 说明 说明书 官方 文档 网站 内容 详情 细节 情况
 这个 好问题 问题 1个 回复 解答 查 查到 查询 查询到 检索 检索到 搜索 整理 整理好 汇总 列出 列举 列于 归纳 告诉 了解
 想了解 知道 想知道 关心 咨询 询问 为您 给您 帮您 您的 您所 您 我 我们 我来 这里 这是 这些 这 一下 下面 下列 下述 以下
 以下是 如下所示 所示 具体 具体来说 详细 简单 简单来说 简单地说 简而言之 简言之 总的来说 总体来说 总体而言 概括来说
 好的 好 没问题 当然 当然可以 明白 明白了 很高兴 关于 对于 针对 至于 有关 就 来说 而言 来看 方面 相关 里 里面 记载的
 记录的 的是 已 已经 现 将 被 到 了 在 从 中可 看到 看出 可知 得知 得到 资料里 该条目 本条 请看 请见 请查收 请参考
-请参阅 这样
+请参阅 这样 完成 引自
 recorded record records found find following follows here summary short brief great good question sure course
-information details listed given entry entries knowledge base source sources go got understood happy
+information details listed given entry entries knowledge base source sources go got understood happy asked s point
+everything available requested
 """
 CLOSING = """
 仅 仅供 仅供参考 供您参考 参考 为准 温馨提示 友情提示 提示 提醒 建议 注 备注 请 请以 请您 请按 请遵 请在 遵医嘱 遵循

@@ -110,7 +110,9 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     axes = _axes(cells, record, facts) if not names or cells else []
     axes += _records(question, cells, record, [] if names else told, facts)
     headings = {heading for axis in axes for heading in axis}
-    headings |= {spell(text) for cell in cells for text in _outer(normalise(cell.text))} - {" "}
+    headings |= {spell(text) for cell in cells for text in _outer(normalise(cell.text))}
+    headings |= {spell(above) for items in record for above, _ in items} | {spell(cell.column) for cell in cells}
+    headings -= {" ", *(form for fact in facts for form in map(spell, fact.forms))}
     of_form: dict[str, list[int]] = {}
     for i, fact in enumerate(facts):
         for form in dict.fromkeys(map(spell, fact.forms)):
@@ -238,16 +240,16 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
                 forms[n, item].append(f"{item}?")
     facts = [Fact(tuple(texts), n) for (n, _), texts in forms.items()]
     known = {fact.forms[0] for fact in facts}
+    headers = {(n, text) for n, cell in enumerate(cells) for text in _headers(cell.text)}
     if own and all({item, core} & known for item, core in own.items() if core):
         quoted = [fact for fact in facts if fact.forms[0] in {*own, *own.values()}]
         titles = {
             (n, items[0][1]) for n, items in enumerate(record) if items[1:] and spell(items[0][1]) in spell(question)
         }
+        titles |= headers
         return [fact for fact in quoted if (fact.section, fact.forms[0]) not in titles] or quoted
     asked = [f for f in facts if not f.forms[0].isdecimal() and spell(f.forms[0]) not in spell(question)]
-    headers = [_headers(cell.text) for cell in cells]
-    asked = [fact for fact in asked if fact.forms[0] not in headers[fact.section]] or asked
-    return asked or facts
+    return [fact for fact in asked if (fact.section, fact.forms[0]) not in headers] or asked or facts
 
 
 def _echoes(question: str) -> Iterator[str]:

@@ -174,6 +174,8 @@ class _Reading:
         sections = {self._exam.facts[i].section for i in tied}
         told, breaks = list[Told](), set[int]()
         for word, facts in self._told:
+            if word in self._exam.wholes and not told and facts & tied:  # tells its own headings
+                continue
             if word in axis:
                 told.append((word, frozenset(), True))
             elif facts & tied and (facts <= tied or word in self._exam.wholes):
@@ -291,9 +293,10 @@ class _Reading:
             self._credit |= dict.fromkeys(mine, 1.0)
 
     def _tell(self, word: str, facts: frozenset[int]) -> None:
-        """A fact with its heading before it in one word tells both."""
-        for axis in self._exam.axes:
-            self._told += [(one, frozenset()) for one in axis if word != one and word.startswith(one)]
+        """A fact with its heading before it in one word tells both, but not where it begins with that word itself."""
+        bare = {spell(self._exam.facts[i].forms[0]) for i in facts}
+        headings = (one for axis in self._exam.axes for one in axis if word != one and word.startswith(one))
+        self._told += [(one, frozenset()) for one in headings if not any(text.startswith(one) for text in bare)]
         if (word, frozenset()) not in self._told[-1:]:  # the heading of a row was told as such
             self._told.append((word, facts))
 

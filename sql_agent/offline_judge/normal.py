@@ -26,9 +26,16 @@ ITEM_MARK = re.compile(
     r"[\u2460-\u2473]"
     r"|(?:^(?:[ \t]*[-+•·][ \t]+)?|(?<=[;；。:：,，|])|(?<=[.;:,!?。；|] ))"
     r"(?:[(（]\d{1,2}[)）]|\d{1,2}[.．)）、])(?:[ \t]*(?=[^\s\d])|[ \t]+(?=\S))"
-    r"|^[ \t]*(?:\d{1,2}[.．)）、]|[-+•·])[ \t]+(?=\S)",
+    r"|^[ \t]*(?:\d{1,2}[.．)）、]|[-+•·])[ \t]+(?=\S)"
+    r"|^[ \t]*[(（]\d{1,2}[)）](?=[ \t]*\S)"
+    r"|^[ \t]*(?:[(（][一二三四五六七八九十]{1,3}[)）]|[一二三四五六七八九十]{1,3}[、.．])",
     re.MULTILINE,
 )
+SECTION = re.compile(r"^([ \t]*(?:[#*]+[ \t]*)?)(\d{1,2})\.(\d{1,2})[.、]?[ \t]+(?=\S)", re.MULTILINE)  # 2.1, 2.2
+QUOTED = re.compile(r"^[ \t]*(?:>[ \t]?)+(?=[ \t]*\S)", re.MULTILINE)  # Markdown's
+# Pictures are decoration, but those that judge.
+PICTURE = re.compile("(?![❌❎✖✗✘❓❔❕❗⛔🚫👎])[\u2600-\u27bf\u2b50\U0001f000-\U0001faff\ufe0f]")
+LABEL_NOTE = re.compile(r"[(（]([^()（）\n]{1,30})[)）](?=[ \t]*[:：])")  # common (1 to 10 %):
 ROW_NUMBER = re.compile(r"(?<=^\|)[ \t]*\d{1,2}[ \t]*(?=\|[ \t]*[^\s|])", re.MULTILINE)
 # Bounded: the time that cn2an takes grows with the square of the length.
 NUMERAL = re.compile(r"[零〇一二两三四五六七八九十百千万亿]{1,20}(?:点[零一二三四五六七八九]{1,9})?")
@@ -43,7 +50,8 @@ BLOCK = re.compile(
 )
 HEADING = re.compile(r"</h[1-6]>(?:\s|<[^<>/]*>)*|[:：]?】[:：]?", re.I)
 BOLD_HEADING = re.compile(  # a block of its own before a list or a table
-    r"(?:^|(?<=[>\n]))[ \t]*<(strong|b)\b[^<>]*>([^<>]{1,40})</\1>\s*(?:</(?:p|div)>\s*)?(?=<(?:ul|ol|dl|table)\b)",
+    r"(?:^|(?<=[>\n]))[ \t]*<(strong|b)\b[^<>]*>([^<>]{1,40})</\1>\s*(?:</(?:p|div)>\s*)?(?=<(?:ul|ol|dl|table|div|p)\b"
+    r"(?![^<>]*>\s*<(?:strong|b)\b))",
     re.I,
 )
 TABLE_NUMBER = re.compile(r"(<tr\b[^<>]*>\s*<t[dh]\b[^<>]*>)\s*\d{1,2}[.、]?\s*(?=</t[dh]>\s*<t[dh]\b)", re.I)
@@ -66,7 +74,8 @@ def normalise(text: str) -> str:
     text = TABLE_NUMBER.sub(r"\1", html.unescape(ENTITY.sub(r"\1\2", text)))
     text = BLANKS.sub(" ", HEADING.sub(":", BOLD_HEADING.sub(r"\2:", text)))
     text = BLOCK.sub("\n", INLINE.sub("", text)).replace("【", "\n")
-    text = ROW_NUMBER.sub("", ITEM_MARK.sub("\n", text))
+    text = _without_section_numbers(QUOTED.sub("", PICTURE.sub(" ", text)))
+    text = ROW_NUMBER.sub("", ITEM_MARK.sub("\n", LABEL_NOTE.sub(r" \1", text)))
     text = unicodedata.normalize("NFKC", text.replace("，", ";"))
     text = "".join(char for char in text if unicodedata.category(char) not in ("Cf", "Cs")).lower()
     text = NUMERAL.sub(_in_digits, _simplify.convert(text))
@@ -75,6 +84,14 @@ def normalise(text: str) -> str:
     text = "\n".join(" ".join(line.split()) for line in text.splitlines() if line.strip())
     text = DASH.sub(" · ", text)
     return BLANK.sub("", text)
+
+
+def _without_section_numbers(text: str) -> str:
+    """Without 1.1, 1.2 at the beginnings of lines, where they count."""
+    found = {(match[2], int(match[3])) for match in SECTION.finditer(text)}
+    chapters = {*re.findall(r"^[ \t]*(?:[#*]+[ \t]*)?(\d{1,2})[.、]?[ \t]+[^\s\d]", text, re.MULTILINE)}
+    counting = {major for major, minor in found if minor == 1 and ((major, 2) in found or major in chapters)}
+    return SECTION.sub(lambda match: match[1] if match[2] in counting else match[0], text)
 
 
 def _in_digits(match: re.Match[str]) -> str:
