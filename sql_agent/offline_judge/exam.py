@@ -111,7 +111,8 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     axes += _records(question, cells, record, [] if names else told, facts)
     headings = {heading for axis in axes for heading in axis}
     headings |= {spell(text) for cell in cells for text in _outer(normalise(cell.text))}
-    headings |= {spell(above) for items in record for above, _ in items} | {spell(cell.column) for cell in cells}
+    labels_of = [{spell(above) for above, _ in items if above} for items in record]
+    headings |= {text for texts in labels_of if len(texts) > 1 for text in texts} | {spell(c.column) for c in cells}
     headings -= {" ", *(form for fact in facts for form in map(spell, fact.forms))}
     of_form: dict[str, list[int]] = {}
     for i, fact in enumerate(facts):
@@ -154,9 +155,16 @@ def _axes(cells: list[Cell], record: Record, facts: list[Fact]) -> list[dict[str
             tied = Counter(item for _, item in pairs)
             axis: dict[str, set[int]] = {}
             for heading, item in pairs:
-                if item in told and spell(heading).strip() and heading != item and tied[item] >= times[item]:
-                    axis.setdefault(spell(heading), set()).add(told[item])
-            found += [{heading: frozenset(under) for heading, under in axis.items()}] if len(axis) > 1 else []
+                if not spell(heading).strip() or heading == item:
+                    continue
+                under = axis.setdefault(spell(heading), set())  # of what is not asked too
+                if item in told and tied[item] >= times[item]:
+                    under.add(told[item])
+            found += (
+                [{heading: frozenset(under) for heading, under in axis.items()}]
+                if len(axis) > 1 and any(axis.values())
+                else []
+            )
     return found
 
 
