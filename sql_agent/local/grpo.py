@@ -109,10 +109,8 @@ def train_step(run: Run, step: int) -> None:
 
 
 def episodes(run: Run, step: int) -> tuple[list[Played], Places, list[Question]]:
-    """The rollouts of a step, played or stored, which groups are in its batch, and the question of each group.
-
-    With `rollout.resample_flat_groups` groups that all earned the same give their places to other questions.
-    """
+    """The rollouts of a step, played or stored, which groups are in its batch, and the question of each group. With
+    `rollout.resample_flat_groups` groups that all earned the same give their places to other questions."""
     questions = [run.train[place] for place in run.order.of_step(step)]
     if run.stored:
         played = as_played(run.stored.rollouts(run.order.of_step(step), use=run.order.use(step), step=step))
@@ -161,8 +159,7 @@ def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> B
         max_prompt_tokens=rollout.max_prompt_tokens,
         max_response_tokens=rollout.row_response_tokens,
         pad_id=run.policy.pad_id,
-        phases={name: phases_of(records[name], len(rewards), reward=reward) for name, (_, reward, rewards) in by_turn}
-        or None,
+        phases={name: phases_of(records[name], len(turns), reward=gain) for name, (_, gain, turns) in by_turn} or None,
     )
 
 
