@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 
 from sql_agent.offline_judge.lexicon import Lexicon
-from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
-from sql_agent.offline_judge.words import phrases
+from sql_agent.offline_judge.words import PHRASES, phrases
 
 DOUBTS_ZH = r"""
 [?？]|\.\.|…|[或猜谣假谎疑]|还是|要么|可能|也许|没准|大[概致约]|恐怕|约[莫摸]|约(?=有?[\d#])|左右|上下|至少|至多|最多(?=[\d#])|起码
@@ -58,55 +57,46 @@ them these those he she his her their who which what how many much when where he
 namely following follows follow than i we you me my our us your found ve ll re m d can ca wo percent dollars euros
 pounds $ € £ ¥ % ° c f , . & ' =
 """
-# Of a clause that tells no value: where it is from, and courtesy.
-FRAMES = """
+# Of a clause that tells no value, of a sentence around a quote: what it is and whence it is known, and courtesy.
+TALK_EN = """
 sure certainly yes okay ok course great thanks thank question asking happy glad help please note summary summarise
-short brief conclusion overall result results output response data dataset database table tables record records row
-rows column query queries sql search lookup file list listed looking look looked checking check checked ran run running
-see seen shown showing show shows says read tells tell told states stated indicates gives returned returns retrieved
-retrieve information clear clearly straightforward simple simply just only exactly precisely above below after having
-up order ranked sorted answer answers final according based stands reads one two three first second third hello hi now
-know well respectively far still yet anymore currently confirm confirmed follows determined queried relevant moment
-monday tuesday wednesday thursday friday saturday sunday
+short brief conclusion overall result results output response data dataset table tables record records row rows column
+query queries sql search lookup file list listed looking look looked checking check checked ran run running see seen
+shown showing show shows says read tells tell told states stated indicates gives returned returns retrieved retrieve
+information clear clearly straightforward simple simply just only exactly precisely above below after having up order
+ranked sorted answers final based stands reads one two three first second third hi now know well far still yet anymore
+currently confirm confirmed determined queried relevant moment monday tuesday wednesday thursday friday saturday
+sunday source sources got patience per summarize let back recorded find good given entry entries knowledge base go
+understood asked point everything available requested in_that_order in_this_order as_follows
 """
-# Of a sentence around a quote: what it is and whence, and behind the last one advice and offers.
-CHAT = """
-信息 资料 数据 数据库 知识库 知识 条目 词条 来源 来源于 数据来源 来自 说明 说明书 官方 文档 网站 内容 详情 细节 情况
-这个 好问题 问题 1个 回复 解答 查 查到 查询 查询到 检索 检索到 搜索 整理 整理好 汇总 列出 列举 列于 归纳 告诉 了解
-想了解 知道 想知道 关心 咨询 询问 为您 给您 帮您 您的 您所 您 我 我们 我来 这里 这是 这些 这 一下 下面 下列 下述 以下
-以下是 如下所示 所示 具体 具体来说 详细 简单 简单来说 简单地说 简而言之 简言之 总的来说 总体来说 总体而言 概括来说
-好的 好 没问题 当然 当然可以 明白 明白了 很高兴 关于 对于 针对 至于 有关 就 来说 而言 来看 方面 相关 里 里面 记载的
-记录的 的是 已 已经 现 将 被 到 了 在 从 中可 看到 看出 可知 得知 得到 资料里 该条目 本条 请看 请见 请查收 请参考
-请参阅 这样 完成 引自
-recorded record records found find following follows here summary short brief great good question sure course
-information details listed given entry entries knowledge base source sources go got understood happy asked s point
-everything available requested
+TALK_ZH = """
+来源 信息 数据 知识库 知识 条目 词条 来源于 数据来源 来自 说明 说明书 官方 文档 网站 详情 细节 情况 这个 好问题 问题
+1个 回复 解答 查询到 检索到 搜索 整理 整理好 汇总 列出 列举 列于 归纳 告诉 了解 想了解 知道 想知道 关心 咨询 询问 为您
+给您 帮您 您的 您所 您 我 我们 我来 这里 这是 这些 这 一下 下面 下列 下述 以下是 如下所示 所示 具体来说 详细 简单
+简单来说 简单地说 简而言之 简言之 总的来说 总体来说 总体而言 概括来说 好的 好 没问题 当然 当然可以 明白 明白了 很高兴
+关于 对于 针对 至于 就 来说 而言 来看 相关 里 里面 记载的 记录的 的是 已 已经 现 将 被 到 了 在 从 中可 看到 看出 可知
+得知 得到 资料里 该条目 本条 请看 请见 请查收 请参考 请参阅 这样 完成 引自 感谢 感谢提问 你的 查了 查询了 下 查到了
+执行 执行了 运行 运行了 语句 表 表中 表里 的记录 表格 库 库里 表明 表示 可以 可 看 得出 找到 发现 返回 返回了 最终
+最后 结论 清楚 很清楚 很 明确 按照 依照 依据 上 那么 那 那里 那天 他 她 他们 它们 这家店 该店 店里 这本书 该书 随时
+欢迎 继续 提问 祝您生活愉快 需要 帮助 目前 当前 现在 如今 担任 次序 顺序 排序 排列 由大到小 由高到低 乃 所 于 尚 向 把
+给 让 用 以 此 一共 达 达到 约定
 """
+TALK = f"{TALK_EN} {TALK_ZH}"
+# And of what follows the last quote: advice and offers.
 CLOSING = """
-仅 仅供 仅供参考 供您参考 参考 为准 温馨提示 友情提示 提示 提醒 建议 注 备注 请 请以 请您 请按 请遵 请在 遵医嘱 遵循
-谨遵 医嘱 如 如有 若 若有 如果 如果您 如需 如您 还 还有 还想 还需要 其他 其它 别的 更多 另外 再 想 的话 疑问 疑惑 任何
-疑虑 不适 不清楚 不明白 不懂 不确定 吗 呢 我再 帮 帮忙 帮助 继续 问 问我 追问 提问 随时 欢迎 您可以 联系 咨询 请咨询
-向 寻求 及时 尽快 务必 前往 专业 专业人士 人士 人员 专业人员 工作人员 医生 医师 药师 医院 正规医院 医疗 机构 客服 商家
-厂家 售后 老师 教师 管理员 景区 学校 实际 具体情况 最新 公告 公布 通知 希望 希望这 希望能 有所 对您 对你 能对您 祝您
-祝你 健康 早日康复 生活愉快 愉快 顺利 感谢 感谢您 感谢使用 谢谢 你 服务 高兴 乐意 进一步 解答 解决 需要我 使用前
-用药前 操作前 购买前 参观前 出行前 我可以 可以随时 可以继续 指导下使用 在医生指导下 及时就医 及时就诊 有所帮助 前请 或
-和
-please consult contact ask check see refer visit speak talk to with doctor doctors physician pharmacist healthcare
-provider professional professionals qualified expert experts specialist customer service support staff team manual
-official documentation website documents leaflet instructions label general information informational educational
-purposes reference only always own personal specific situation circumstances case medical advice concerns concern doubt
-unsure questions question let know if you like would want wish need needs me look up anything else other another more
-further any check details hope helps help helped useful feel free happy glad assist is there this these welcome have
-nice day great good luck stay safe healthy take care best wishes thank thanks individual using use it or comes above
-anytime simply just reach out again do_not_hesitate
-"""
-PHRASES = """
-in that order|in this order|as follows|you are welcome|have a nice day|好的|好|没问题|当然|当然可以|感谢|感谢提问|您的
-你的|我|我们|为您|查了|查询了|一下|下|查到了|已|了|来自|执行|执行了|运行|运行了|语句|数据|表|表中|表里|的记录|表格|库
-库里|表明|表示|说明|可以|可|看到|看出|看|可知|得知|得到|得出|找到|发现|返回|返回了|最终|最后|结论|简而言之|简单来说
-总的来说|清楚|很清楚|很|明确|按照|依照|依据|来看|里|上|这是|这个|这些|这|那么|那|那里|那天|他|她|他们|它们|这家店|该店
-店里|这本书|该书|随时|欢迎|继续|提问|祝您生活愉快|需要|帮助|目前|当前|现在|如今|担任|次序|顺序|排序|排列|由大到小
-由高到低|就|乃|所|于|在|从|尚|向|到|被|把|将|给|让|用|以|此|一共|达|达到|约定
+consult contact ask refer visit speak talk doctor doctors physician pharmacist healthcare provider professional
+professionals qualified expert experts specialist customer service support staff team manual official documentation
+website documents leaflet instructions label general informational educational purposes reference always own personal
+specific situation circumstances case medical advice concerns concern doubt unsure questions if like would want wish
+need needs anything else other another more further any hope helps helped useful feel free assist welcome nice day
+luck stay safe healthy take care best wishes individual using use or comes anytime reach out again do_not_hesitate
+仅 仅供 仅供参考 供您参考 为准 温馨提示 友情提示 提示 提醒 建议 注 备注 请 请以 请您 请按 请遵 请在 遵医嘱 遵循 谨遵
+医嘱 如 如有 若 若有 如果 如果您 如需 如您 还 还想 还需要 其他 其它 别的 更多 再 想 的话 疑问 疑惑 任何 疑虑 不适
+不清楚 不明白 不懂 不确定 吗 呢 我再 帮 帮忙 问 问我 追问 您可以 联系 请咨询 寻求 及时 尽快 务必 前往 专业 专业人士
+人士 人员 专业人员 工作人员 医生 医师 药师 医院 正规医院 医疗 机构 客服 商家 厂家 售后 老师 教师 管理员 景区 学校 实际
+具体情况 最新 公告 公布 通知 希望 希望这 希望能 有所 对您 对你 能对您 祝您 祝你 健康 早日康复 生活愉快 愉快 顺利
+感谢您 感谢使用 你 服务 高兴 乐意 进一步 解决 需要我 使用前 用药前 操作前 购买前 参观前 出行前 我可以 可以随时
+可以继续 指导下使用 在医生指导下 及时就医 及时就诊 有所帮助 前请 或
 """
 SOURCE = re.compile(
     r"^(?:(?:according to|based on|judging by|going by|per|from|looking at|after|as (?:per|far as|the)|in our|in the)\b"
@@ -121,8 +111,7 @@ def alternatives(text: str) -> list[str]:
 
 DOUBTS = re.compile(rf"{'|'.join(alternatives(DOUBTS_ZH))}|\b(?:{'|'.join(DOUBTS_EN.split(chr(10))[1:-1])})\b")
 # Before a quote these permit it, or may.
-PERMITS = {"can", "could", "will", "would", "should", "ca", "wo", "ll", "d", "yes", "no", "only", "anymore", "yet"}
-FRAME_WORDS = {*FREE.split(), *FRAMES.split(), "about"} - PERMITS
+PERMITS = frozenset(phrases("can could will would should ca wo ll d yes no only anymore yet 可 可以 需要 用 给 让"))
 ABOUT = re.compile(  # a thing, and no number that follows; and what follows
     r"(?<![a-z])about(?![a-z])(?!(?: (?:the|an?|some))*\W*$)"
     r"|\b(?:listed|given|shown|described|set out|outlined|as|see) below\b"
@@ -133,9 +122,10 @@ OFFERS = re.compile(
 CITES = re.compile(
     r"[、,\s]*(?:(?:数据|资料|信息)?来源|引自|出自|摘自|源自|source|as (?:stated|recorded|listed|given) in)"
 )
-_TALK = [*FRAME_WORDS, *phrases(f"{CHAT} {QUOTE_PHRASES}")]
-_FRAME, _LAST = Lexicon(_TALK), Lexicon([*_TALK, *phrases(CLOSING)])
-_CHAT, _CLOSING = Lexicon(phrases(CHAT)), Lexicon(phrases(f"{CHAT} {CLOSING}"))
+_TALK = {*phrases(TALK)} - PERMITS
+_AROUND = {*FREE.split(), *_TALK, *phrases(PHRASES), "about"} - PERMITS
+_FRAME, _LAST = Lexicon(_AROUND), Lexicon({*_AROUND, *phrases(CLOSING)})
+_CHAT, _CLOSING = Lexicon(phrases(TALK_ZH)), Lexicon(phrases(f"{TALK_ZH} {CLOSING}"))
 
 
 def is_frame(text: str, unknown: Sequence[tuple[int, int]], *, is_last: bool = False) -> bool:

@@ -25,6 +25,10 @@ SENTENCE_END = re.compile(r"[。!?\n]+|\.(?= |$)")
 ITEM_END = re.compile(r"[;,、|]+|(?<!\d)\.|\.(?!\d)")
 CLAUSE_END = re.compile(r"[,;:、。?!\n]")
 LABEL_END = re.compile(r"(?<!\d):|:(?!\d)")
+POLITE = re.compile(  # can you tell me
+    r"^(?:请问)?[你您]?(?:能|可以?|能不能|可不可以)否?([请帮给和跟为]?我?.{0,2}"
+    r"(?:告[诉知]|介绍|[讲列]|说[明说]|解释|总结).*?)吗?$"
+)
 YES_OR_NO = re.compile(r"[吗否]|(.)[不没]\1")  # the words of such a question are a statement
 ASKS = re.compile(r"(?<![是属])(?:是否)?(?:包[括含]|含有?|有(?!机)|[会需]|可以?|(?<![功性机])能|([有能会可])[不没]\1)")
 TITLE = re.compile(  # what the reference tells of its thing
@@ -42,8 +46,9 @@ class Exam:
     """What is asked; words are spelt. `names` (read by `callers`) tell sections apart, those of `labels` only where a
     clause begins; `wholes` are texts of many facts, `own` the reference's clauses, `prose` what it says in other words
     (its texts -> what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns
-    of its tables: a heading -> the facts under it), `headings` all of these, `times` counts how often the evidence says
-    a word, `lexicon` holds facts and free words, `echoes` those of the question."""
+    of its tables: a heading -> the items under it), `headings` all of these; `items` are the facts and, found by
+    `beside`, what else the evidence says; `times` counts how often it says a word, `lexicon` holds facts and free
+    words, `echoes` those of the question."""
 
     question: str
     reference: str
@@ -57,6 +62,8 @@ class Exam:
     prose: dict[str, str]
     axes: list[dict[str, frozenset[int]]]
     headings: Lexicon
+    items: list[Fact]
+    beside: dict[str, list[int]]
     times: Counter[str]
     in_order: bool
     lexicon: Lexicon
@@ -66,7 +73,7 @@ class Exam:
 @functools.lru_cache(maxsize=1024)
 def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -> Exam | None:
     """None where there is no fact to compare with."""
-    question = normalise(question).rstrip("?。 ")
+    question = POLITE.sub(r"\1", normalise(question).rstrip("?。 "))
     cells = [Cell(cell) if isinstance(cell, str) else cell for cell in evidence]
     cells = [replace(cell, column=normalise(cell.column.replace("_", " "))) for cell in cells]
     record, told = [_items(normalise(cell.text)) for cell in cells], _items(normalise(reference))
@@ -107,17 +114,15 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         echoes, facts = set(), [Fact((item,), n) for n, items in enumerate(record) for _, item in items]
     if not facts:
         return None
-    axes = _axes(cells, record, facts) if not names or cells else []
+    items = [*facts, *_others(record, facts)]
+    axes = _axes(cells, record, items) if not names or cells else []
     axes += _records(question, cells, record, [] if names else told, facts)
     headings = {heading for axis in axes for heading in axis}
     headings |= {spell(text) for cell in cells for text in _outer(normalise(cell.text))}
     labels_of = [{spell(above) for above, _ in items if above} for items in record]
     headings |= {text for texts in labels_of if len(texts) > 1 for text in texts} | {spell(c.column) for c in cells}
     headings -= {" ", *(form for fact in facts for form in map(spell, fact.forms))}
-    of_form: dict[str, list[int]] = {}
-    for i, fact in enumerate(facts):
-        for form in dict.fromkeys(map(spell, fact.forms)):
-            of_form.setdefault(form, []).append(i)
+    of_form = _by_form(facts)
     flats = ((spell(normalise(flat(cell.text, sign))), n) for n, cell in enumerate(cells) for sign in ("", "\n"))
     wholes = {text: [spell(item) for _, item in record[n] if spell(item) in of_form] for text, n in flats}
     wholes = {text: told for text, told in wholes.items() if told and text not in of_form}
@@ -137,6 +142,8 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         prose=prose,
         axes=axes,
         headings=Lexicon(heading for axis in axes for heading in axis),
+        items=items,
+        beside=_by_form(items[len(facts) :], len(facts)),
         times=Counter(spell(item) for items in record for _, item in items),
         in_order=ORDER.search(question) is not None and not names,
         lexicon=lexicon,
@@ -144,14 +151,33 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     )
 
 
-def _axes(cells: list[Cell], record: Record, facts: list[Fact]) -> list[dict[str, frozenset[int]]]:
+def _by_form(facts: Sequence[Fact], first: int = 0) -> dict[str, list[int]]:
+    of_form: dict[str, list[int]] = {}
+    for i, fact in enumerate(facts, first):
+        for form in dict.fromkeys(map(spell, fact.forms)):
+            of_form.setdefault(form, []).append(i)
+    return of_form
+
+
+def _others(record: Record, facts: Sequence[Fact]) -> list[Fact]:
+    """What the evidence says besides."""
+    told = {form for fact in facts for form in fact.forms}
+    items = {(n, item): above for n, items in enumerate(record) for above, item in items if item not in told}
+    return [Fact((item, f"{above}:{item}") if above else (item,), n) for (n, item), above in items.items()]
+
+
+def _axes(cells: list[Cell], record: Record, known: list[Fact]) -> list[dict[str, frozenset[int]]]:
     """What tells the facts of one cell apart, where it is more than one thing; headings are spelt."""
     found = []
     for n, (cell, items) in enumerate(zip(cells, record, strict=False)):
-        told = {form: i for i, fact in enumerate(facts) if fact.section == n for form in fact.forms}
+        told = {form: i for i, fact in enumerate(known) if fact.section == n for form in fact.forms}
         tables = ties(cell.text, lambda text: [item for _, item in _items(normalise(text))])
         times = Counter(item for _, item in items)  # what stands under no heading too is tied to none
-        for pairs in ([(above, item) for above, item in items if above], *tables):
+        lines = f"{normalise(cell.text)}\n"
+        under = [
+            [pair for pair in items if pair[0] and (f"{pair[0]}:\n" in lines) is is_line] for is_line in (True, False)
+        ]
+        for pairs in (*under, *tables):
             tied = Counter(item for _, item in pairs)
             axis: dict[str, set[int]] = {}
             for heading, item in pairs:

@@ -35,6 +35,11 @@ SENTENCE_END, FRAME_END = re.compile(f"[{SENTENCE_ENDS}]"), re.compile(r"[:;,、
 PIECE = re.compile(r"(?:[^.!?;\n。]|\.(?=\d))*(?:[^;\n。])")  # of what is unknown, to the end of its sentence
 CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
+SUMMARY = re.compile(
+    r"总之|總之|综上|总的来说|总体(?:来说|而言)|概括来说|简而?言之|简单来说|一句话"
+    r"|\b(?:in (?:short|summary|brief|conclusion|sum)|to (?:sum up|summari[sz]e)|overall|summary)\b",
+    re.I,
+)
 FREE_MENTIONS = 2  # a summary may repeat what was said
 BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
 MIN_NAME_CHARS, MAX_NAME_CHARS = 4, 60  # with the blanks around it
@@ -90,7 +95,7 @@ def grade(
     if kind and kind != "text":
         return typed
     exam = _exam(question, reference, tuple(evidence))
-    quoted = _Reading(exam, answer).verdict() if exam else None
+    quoted = _read(exam, answer).verdict() if exam else None
     if exam and spell(normalise(answer)) == spell(normalise(reference)):  # in whatever words it is told
         quoted = ReferenceVerdict(1.0, 1.0, [], [])
     is_quote = quoted and not quoted.foreign and quoted.value > value
@@ -106,6 +111,16 @@ def _exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -> Ex
     texts = [cell if isinstance(cell, str) else cell.text for cell in evidence] or [reference]
     read = [_Reading(exam, text) for text in ("\n".join(texts), *texts)]
     return replace(exam, axes=[axis for axis in exam.axes if not any(one.is_torn(axis) for one in read)])
+
+
+def _read(exam: Exam, answer: str) -> _Reading:
+    """Reads an answer; by itself a summary at its end that tells nothing new."""
+    begins = [found.start() for found in SUMMARY.finditer(answer)][-1:]
+    for begin in begins:
+        said, summary = _Reading(exam, answer[:begin]), _Reading(exam, answer[begin:])
+        if said.takes(summary):
+            return said
+    return _Reading(exam, answer)
 
 
 class _Reading:
@@ -139,6 +154,15 @@ class _Reading:
             self._foreign.append("told of another row, column or heading")
             self._is_misplaced = True
 
+    def takes(self, summary: _Reading) -> bool:
+        """Whether another reading repeats only what was credited here; what else it says counts here too."""
+        is_repeated = bool(summary._credit) and summary._credit.keys() <= self._credit.keys()
+        if is_repeated:
+            self._foreign += summary._foreign
+            self._is_misplaced |= summary._is_misplaced
+            self._text += f"\n{summary._text}"
+        return is_repeated
+
     def _unframed(
         self, words: Sequence[tuple[int, int, str]], unknown: Sequence[tuple[int, int]]
     ) -> Sequence[tuple[int, int]]:
@@ -171,7 +195,7 @@ class _Reading:
     def is_torn(self, axis: dict[str, frozenset[int]]) -> bool:
         """Whether facts of one cell are told of what others of them stand under."""
         tied = frozenset[int]().union(*axis.values())
-        sections = {self._exam.facts[i].section for i in tied}
+        sections = {self._exam.items[i].section for i in tied}
         told, breaks = list[Told](), set[int]()
         for word, facts in self._told:
             if word in self._exam.wholes and not told and facts & tied:  # tells its own headings
@@ -181,7 +205,7 @@ class _Reading:
             elif facts & tied and (facts <= tied or word in self._exam.wholes):
                 told.append((word, frozenset(heading for heading, under in axis.items() if under & facts), False))
             else:  # a heading of another kind begins a row, and what stands before another cell's fact is that cell's
-                while facts and told and told[-1][2] and not sections & {self._exam.facts[i].section for i in facts}:
+                while facts and told and told[-1][2] and not sections & {self._exam.items[i].section for i in facts}:
                     told.pop()
                 breaks.add(len(told))
         return is_torn(told, frozenset(breaks))
@@ -225,6 +249,7 @@ class _Reading:
             self._told += [(word, frozenset())] if any(word in axis for axis in exam.axes) else []
         elif exam.question not in word:
             self._told += [(heading, frozenset()) for *_, heading in exam.headings.read(word)[0]]
+            self._tell(word, exam.beside.get(word, ()))
         named = self._name_by_heading(word) if word in exam.wholes or word in exam.of_form else self._named
         if word in exam.labels and not self._is_heading(before, following):
             self._foreign.append(word.replace(" ", ""))
@@ -283,8 +308,8 @@ class _Reading:
         self._call(facts)
         mine = [i for i in facts if named is None or self._exam.facts[i].section in named]
         self._is_misplaced |= not mine
-        if tells and self._exam.axes and len({self._exam.facts[i].section for i in mine}) == 1:
-            self._tell(word, frozenset(mine))
+        if tells:
+            self._tell(word, mine)
         if not mine or self._mentions[word, named] > FREE_MENTIONS * max(len(facts), self._exam.times[word]):
             self._foreign.append(word.replace(" ", ""))
         elif named is None and self._exam.names:
@@ -292,13 +317,17 @@ class _Reading:
         else:
             self._credit |= dict.fromkeys(mine, 1.0)
 
-    def _tell(self, word: str, facts: frozenset[int]) -> None:
+    def _tell(self, word: str, facts: Sequence[int]) -> None:
         """A fact with its heading before it in one word tells both, but not where it begins with that word itself."""
-        bare = {spell(self._exam.facts[i].forms[0]) for i in facts}
+        named, items = self._told_of(), self._exam.items
+        facts = [i for i in facts if named is None or items[i].section in named]
+        if not self._exam.axes or len({items[i].section for i in facts}) != 1:
+            return
+        bare = {spell(items[i].forms[0]) for i in facts}
         headings = (one for axis in self._exam.axes for one in axis if word != one and word.startswith(one))
         self._told += [(one, frozenset()) for one in headings if not any(text.startswith(one) for text in bare)]
         if (word, frozenset()) not in self._told[-1:]:  # the heading of a row was told as such
-            self._told.append((word, facts))
+            self._told.append((word, frozenset(facts)))
 
     def _quote_unnamed(self, facts: Sequence[int]) -> None:
         """Facts of several things without a name: as they are asked for, one after the other, or anyhow."""

@@ -27,6 +27,7 @@ JOINT = re.compile(  # stands between things that are compared
     r"|(?<![a-z])(?:and|or|as well as|vs|versus|with|(?:differ(?:s|ent)? )?from|similar to|compared to)(?![a-z]))"
     r"(?: ?(?:the|that|those|of|for|in)(?![a-z]))*"
 )
+LOOSEST = ("、", "以及", "和", "跟", "同", "与", "及")
 ORDER = re.compile(  # what is asked for has an order
     r"顺序|次序|依次|排序|排列|从.{1,6}到|由.到|最[^,;。?]{1,6}的\d+|前\d+[名位大种个]"
     r"|\b(?:(?:order|rank|sort)(?:ed)?|top|from .+ to|\w*(?:est|most)\b[^.?]* first|the \d+ (?:\w*est|most|least))\b"
@@ -102,7 +103,9 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact], known:
         names = _names({n: [cells[n].column] for n in asked})
         ways.pop()
     told = [
-        one for one in _things(question) if not any(spell(name) in spell(thing) for name in names for thing in one[0])
+        one
+        for one in _things(question, {len({*way}) for way in ways})
+        if not any(spell(name) in spell(thing) for name in names for thing in one[0])
     ]
     for things, is_whole in told[::-1] if OF.search(question) else told:
         way = next((way for way in ways if not len(set(way)) % len(things)), None)
@@ -121,12 +124,14 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact], known:
     return names
 
 
-def _things(question: str) -> Iterator[tuple[list[str], bool]]:
+def _things(question: str, sizes: set[int]) -> Iterator[tuple[list[str], bool]]:
     """What is joined in a part of the question; or else what several questions begin with, behind what they share."""
     asked = [one for one in ASK_END.split(question) if len(tokens(one)) > 1]
     is_short = "?" in question and all(len(tokens(one)) < MAX_SHORT for one in asked)
     if len(asked) < 2 or not (is_short or all(map(ASKING.search, asked))):
-        yield from ((JOINT.split(part), False) for part in PART_END.split(question))
+        for part in PART_END.split(question):  # a title may have a joint of its own
+            splits = [JOINT.split(part), *(part.split(sign) for sign in LOOSEST if sign in part)]
+            yield next((one for one in splits if any(not size % len(one) for size in sizes)), splits[0]), False
     else:
         spelt = [[token[0] for token in tokens(one)] for one in asked]
         same = len(commonprefix(spelt))

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from itertools import groupby, pairwise, product
 
-from sql_agent.offline_judge.doubts import DENIALS, FRAMES, FREE, PHRASES, TITLES, alternatives
+from sql_agent.offline_judge.doubts import DENIALS, FREE, TALK, TALK_EN, TITLES
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.values import plain
-from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
+from sql_agent.offline_judge.words import PHRASES, phrases
 from sql_agent.words.meanings import is_chinese_verb, is_chinese_word, is_opposite, n_senses, same_meaning
 
 # A bar ends a list of words that exclude one another, strokes join what is the same.
@@ -84,9 +84,9 @@ _ALIKE = [
 SAME = {word: same for words in _ALIKE for same in words for word in same}
 _UNITS = frozenset(_stems(plain(UNITS.replace("_", " "))).split())
 _KINDS = Lexicon(SAME)
-NEUTRAL_WORDS = frozenset(map(stem, NEUTRAL.split())) | {*alternatives(PHRASES), *f"{QUOTE_PHRASES} {TITLES}".split()}
+NEUTRAL_WORDS = frozenset(map(stem, NEUTRAL.split())) | {*phrases(f"{TALK} {PHRASES} {TITLES}")} - {*phrases(TALK_EN)}
 LIGHT = frozenset(_stems(FREE).split())
-COMMON = frozenset("#") | frozenset(_stems(f"{FREE} {TITLES} {FRAMES} {OF_TIME_AND_DEGREE}").split()) | NEUTRAL_WORDS
+COMMON = frozenset("#") | frozenset(_stems(f"{FREE} {TITLES} {TALK_EN} {OF_TIME_AND_DEGREE}").split()) | NEUTRAL_WORDS
 LIGHT_WORDS = LIGHT | NEUTRAL_WORDS
 
 

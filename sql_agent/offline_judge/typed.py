@@ -18,7 +18,7 @@ from typing import Literal
 
 from faker.providers.person.zh_CN import Provider
 
-from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FRAMES, FREE, NO, PHRASES, SOURCE, TITLES, YES, alternatives
+from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FREE, NO, SOURCE, TALK, TITLES, YES
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import SYMBOL_OF
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
@@ -38,7 +38,7 @@ from sql_agent.offline_judge.slots import (
 )
 from sql_agent.offline_judge.tables import is_swapped, is_torn
 from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTH, MONTHS, NUMBER, SCALES, TIME, plain
-from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
+from sql_agent.offline_judge.words import PHRASES, phrases
 from sql_agent.records import AnswerType
 from sql_agent.words.meanings import is_chinese_verb, one_sense, same_meaning
 
@@ -140,9 +140,8 @@ DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
 KNOWN_NAMES = {*f"{DAYS} sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split()}
 KNOWN_NAMES |= {f"{day}s" for day in DAYS.split() if day.endswith("day")}
 WORDS = frozenset(spell(one) for one in [*FREE.split(), *TITLES.split()])
-COURTESY = "source sources got patience per retrieved queried summarize let me just back found 来源 信息"
-COMMON = [*f"{FREE} {COURTESY} {TITLES} {FRAMES}".split(), *alternatives(PHRASES), *QUOTE_PHRASES.split()]
-COURTEOUS = WORDS | {spell(one) for one in COURTESY.split()}
+COMMON = [*f"{FREE} {TITLES}".split(), *phrases(f"{TALK} {PHRASES}")]
+COURTEOUS = WORDS | {*map(spell, COMMON)}
 FRAME = Lexicon(COMMON)
 COUNTS = re.compile(r"\bhow many (?!percent)|[多几]少?[个名位只台辆条本件]")  # no share
 KIND_OF_NAME = re.compile(r"\bthe ([a-z]+) (?=[\"'“‘«]?[A-Z])")  # the planet Mars
@@ -503,7 +502,7 @@ def _weight(text: str) -> float:
 def _strange_names(answer: str, asked: str, values: Sequence[str]) -> bool:
     """Whether a capitalised word inside a sentence is neither in the question nor in a value."""
     known = {*re.findall(r"[^\W\u4e00-\u9fff]+", f"{asked} {' '.join(values)} {' '.join(WORDS)}")}
-    known |= KNOWN_NAMES | {*FRAMES.split()}
+    known |= KNOWN_NAMES | {*TALK.split()}
     answer = ABBREVIATED.sub(r"\1 ", re.sub(r"[*_`]|(?<=\w)['’](?=[A-Z])", "", answer))
     words = [word for word in WORD_WITHIN.findall(answer) if word[0].isupper() and not word.rstrip("s").isupper()]
     known.update(*(spell(value).split() for value in values))
