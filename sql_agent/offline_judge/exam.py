@@ -171,7 +171,7 @@ def _axes(cells: list[Cell], record: Record, known: list[Fact]) -> list[dict[str
     found = []
     for n, (cell, items) in enumerate(zip(cells, record, strict=False)):
         told = {form: i for i, fact in enumerate(known) if fact.section == n for form in fact.forms}
-        tables = ties(cell.text, lambda text: [item for _, item in _items(normalise(text))])
+        tables = ties(cell.text, _texts)
         times = Counter(item for _, item in items)  # what stands under no heading too is tied to none
         lines = f"{normalise(cell.text)}\n"
         under = [
@@ -283,7 +283,24 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
         titles |= headers
         return [fact for fact in quoted if (fact.section, fact.forms[0]) not in titles] or quoted
     asked = [f for f in facts if not f.forms[0].isdecimal() and spell(f.forms[0]) not in spell(question)]
-    return [fact for fact in asked if (fact.section, fact.forms[0]) not in headers] or asked or facts
+    asked = [fact for fact in asked if (fact.section, fact.forms[0]) not in headers] or asked or facts
+    return _of_parts(question, record, cells, asked) or asked
+
+
+def _of_parts(question: str, record: Record, cells: Sequence[Cell], facts: Sequence[Fact]) -> list[Fact]:
+    """Those under the headings within a cell that the question names, where it has others; no cell's title is one."""
+    titles = {spell(text) for cell, items in zip(cells, record, strict=True) for text in (cell.column, items[0][0])}
+    left = list[Fact]()
+    for n, (cell, items) in enumerate(zip(cells, record, strict=True)):
+        tied = [*items, *(pair for axis in ties(cell.text, _texts) for pair in axis)]
+        under = {item for above, item in tied if spell(above) in spell(question) and spell(above) not in titles}
+        ours = [fact for fact in facts if fact.section == n]
+        left += [fact for fact in ours if fact.forms[0] in under] or ours
+    return left
+
+
+def _texts(text: str) -> list[str]:
+    return [item for _, item in _items(normalise(text))]
 
 
 def _echoes(question: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ PHRASES = """
 the answer is are and of include includes hello according to database in it name field value item content details
 """
 RELATIONS = [  # how a question asks for one kind of thing, and how a sentence says it
-    ("适应|适用|用途|主治|用于|目的", "可 用于 适用于 治疗 适应症"),
+    ("适应|适用|用途|主治|用于(?!.*[岁剂量])|目的", "可 用于 适用于 治疗 适应症"),
     ("不良反应|副作用|副反应|不适反应", "可 会 引起 出现 可能引起 可能出现 可能会 可能的 不良反应 副作用"),
     ("剂量|用量|用法|怎么?样?[吃服用]|如何[吃服用]", "用法用量 用法 用量 剂量 服用"),
     ("禁", "禁用 忌用 禁忌 禁用于"),
@@ -28,6 +28,10 @@ RELATIONS = [  # how a question asks for one kind of thing, and how a sentence s
     ("治疗|救治|处理", "可采用 治疗"),
     ("鉴别|区分|混淆", "需 需要 相鉴别 鉴别"),
     (r"\b(?:indicat|used? for\b|uses?\b)", "used_for mainly_used_for indicated_for used_to_treat"),
+    (
+        r"\b(?:dos(?:e|age|ing)|how (?:is|are|should|do|does|often|much) .*(?:given|taken?|used?|appl(?:y|ied)))\b",
+        "dosage dose given take taken",
+    ),
     (r"\b(?:side.?effect|adverse)", "may_cause can_cause possible"),
     (r"\b(?:treat|therap)", "treated_with managed_with"),
     (r"\b(?:symptom|sign\b|signs\b)", "people_with may_have presents_with"),
