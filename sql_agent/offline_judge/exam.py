@@ -292,11 +292,19 @@ def _of_parts(question: str, record: Record, cells: Sequence[Cell], facts: Seque
     titles = {spell(text) for cell, items in zip(cells, record, strict=True) for text in (cell.column, items[0][0])}
     left = list[Fact]()
     for n, (cell, items) in enumerate(zip(cells, record, strict=True)):
-        tied = [*items, *(pair for axis in ties(cell.text, _texts) for pair in axis)]
+        tied = [*items, *_under_lines(cell.text), *(pair for axis in ties(cell.text, _texts) for pair in axis)]
         under = {item for above, item in tied if spell(above) in spell(question) and spell(above) not in titles}
         ours = [fact for fact in facts if fact.section == n]
         left += [fact for fact in ours if fact.forms[0] in under] or ours
     return left
+
+
+def _under_lines(text: str) -> Iterator[Item]:
+    """(heading, item) of all lines behind one that ends with a colon."""
+    heading = ""
+    for line in normalise(text).split("\n"):
+        heading = line[:-1] if line.endswith(":") else heading
+        yield from ((heading, item) for item in _texts(line) if heading and not line.endswith(":"))
 
 
 def _texts(text: str) -> list[str]:

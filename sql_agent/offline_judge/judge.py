@@ -308,13 +308,14 @@ class _Reading:
         self._call(facts)
         mine = [i for i in facts if named is None or self._exam.facts[i].section in named]
         self._is_misplaced |= not mine
+        is_elsewhere = any(self._is_elsewhere(axis, mine) for axis in self._exam.axes)
         if tells:
             self._tell(word, mine)
         if not mine or self._mentions[word, named] > FREE_MENTIONS * max(len(facts), self._exam.times[word]):
             self._foreign.append(word.replace(" ", ""))
         elif named is None and self._exam.names:
             self._quote_unnamed(mine)
-        else:
+        elif not is_elsewhere:
             self._credit |= dict.fromkeys(mine, 1.0)
 
     def _tell(self, word: str, facts: Sequence[int]) -> None:
@@ -328,6 +329,14 @@ class _Reading:
         self._told += [(one, frozenset()) for one in headings if not any(text.startswith(one) for text in bare)]
         if (word, frozenset()) not in self._told[-1:]:  # the heading of a row was told as such
             self._told.append((word, frozenset(facts)))
+
+    def _is_elsewhere(self, axis: dict[str, frozenset[int]], facts: Sequence[int]) -> bool:
+        """Whether what stands under several headings follows what stands not under those that the question names."""
+        asked = [heading for heading in axis if heading in self._exam.question and axis[heading].issuperset(facts)]
+        word, items = self._told[-1] if self._told else ("", frozenset[int]())
+        is_shared = sum(axis[heading].issuperset(facts) for heading in axis) > len(asked) > 0
+        under = {heading for heading in axis if heading == word or axis[heading] & items}
+        return is_shared and bool(under) and under.isdisjoint(asked)
 
     def _quote_unnamed(self, facts: Sequence[int]) -> None:
         """Facts of several things without a name: as they are asked for, one after the other, or anyhow."""
