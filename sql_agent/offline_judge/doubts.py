@@ -67,7 +67,19 @@ information clear clearly straightforward simple simply just only exactly precis
 ranked sorted answers final based stands reads one two three first second third hi now know well far still yet anymore
 currently confirm confirmed determined queried relevant moment monday tuesday wednesday thursday friday saturday
 sunday source sources got patience per summarize let back recorded find good given entry entries knowledge base go
-understood asked point everything available requested in_that_order in_this_order as_follows
+understood asked point everything available requested in_that_order in_this_order as_follows excerpt extract passage
+text wording quote quoted quotation verbatim word words written stored noted documented cell cells heading contents
+located locate fetch fetched pull pulled getting executed execute successfully successful completed complete done
+ready process request asks want wanted needed interested concerning regarding with_regard_to in_terms_of as_for next
+then finally also additionally moreover furthermore secondly firstly thirdly lastly directly direct straight copied
+taken_from key_points main_points points overview covers cover summarised summarized outlined present presented
+display displayed provide provided provides providing share shared report hey dear let_me let_us understand matching
+matched named filter filtered schema tool system catalogue register leaflet page document connected inspected selected
+using as_written as_is word_for_word in_full in_detail pleasure no_problem no_problem_at_all through quickly quick
+title items part parts replying reply here_you_go there_you_go break_down gladly absolutely definitely indeed end
+of_course hold hold_on one_moment a_moment thanks_for_waiting wait waiting apologies_for_the_delay sorry_for_the_wait
+sorry_for_the_delay turning_to moving_on moving_on_to coming_to continuing consulted reading reviewed review reviewing
+accessed access accessing
 """
 TALK_ZH = """
 来源 信息 数据 知识库 知识 条目 词条 来源于 数据来源 来自 说明 说明书 官方 文档 网站 详情 细节 情况 这个 好问题 问题
@@ -79,24 +91,46 @@ TALK_ZH = """
 执行 执行了 运行 运行了 语句 表 表中 表里 的记录 表格 库 库里 表明 表示 可以 可 看 得出 找到 发现 返回 返回了 最终
 最后 结论 清楚 很清楚 很 明确 按照 依照 依据 上 那么 那 那里 那天 他 她 他们 它们 这家店 该店 店里 这本书 该书 随时
 欢迎 继续 提问 祝您生活愉快 需要 帮助 目前 当前 现在 如今 担任 次序 顺序 排序 排列 由大到小 由高到低 乃 所 于 尚 向 把
-给 让 用 以 此 一共 达 达到 约定
+给 让 用 以 此 一共 达 达到 约定 找到了 我在 几个方面 几个 几点 要点 概括 概括为 归纳为 分为 逐条 列出来 栏 1栏 1列
+这1列 单元格 全文 原话 原句 原样 摘录 摘自 出自 源自 转述 引用 引述 抄录 呈现 展示 给出 读取 读取到 读到 取到 定位
+定位到 翻 搜 搜到 搜到了 调出 调取 匹配 匹配到 对应 对应的 直接 完整 收到 稍等 请稍等 让我 让我们 来 看看 先 再 再来看
+接着 接下来 下来 随后 然后 您问 您问的 您问的是 您问到 您问到的 您提到 您提到的 提到 问到 您要的 您需要 所需 所需的
+您查 您查询的 想查 这边 已经为您 查好 整理了 汇总了 总结了 成功 相应 啦 呀 哦 喔 哈 嗨 哈喽 各位 嗯 您的提问
+感谢您的提问 提出 这儿 在这里 在下面 供您 供您参阅 参阅 谈到 说到 上述 上文 下文 文字 资料库 资料表 数据表 系统 依
+另1项 第4 再次 最后1 这些内容 按原文 按照原文 逐字 根据您的 您所问 所问 方面的 整理自 节选 节选自 记录显示 资料显示
+正文 段落 本段 段 部分 标题 标注 内置 结构化 本地 文件中 文件里
 """
 TALK = f"{TALK_EN} {TALK_ZH}"
 # And of what follows the last quote: advice and offers.
 CLOSING = """
 consult contact ask refer visit speak talk doctor doctors physician pharmacist healthcare provider professional
 professionals qualified expert experts specialist customer service support staff team manual official documentation
-website documents leaflet instructions label general informational educational purposes reference always own personal
-specific situation circumstances case medical advice concerns concern doubt unsure questions if like would want wish
-need needs anything else other another more further any hope helps helped useful feel free assist welcome nice day
-luck stay safe healthy take care best wishes individual using use or comes anytime reach out again do_not_hesitate
+website documents instructions label general informational educational purposes reference always own personal specific
+situation circumstances case medical advice concerns concern doubt unsure questions if like would wish need needs
+anything else other another more further any hope helps helped useful feel free assist welcome nice day luck stay safe
+healthy take care best wishes individual use or comes anytime reach out again do_not_hesitate only assistance message
+respond clarify clarified unclear explain elaborate expand export spreadsheet compare format formatting prefer
+preferred say come_back regards kind sincerely cheers wishing speedy recovery helpful feedback emergency services
+number lawyer solicitor attorney legal financial manufacturer seek attention decision decisions verify latest current
+version up_to_date date not_a_substitute_for substitute does_not_replace do_not_replace not_replace not_medical_advice
+not_legal_advice not_professional_advice not_constitute not_intended diagnosis diagnosis_or_treatment judgement
+judgment licensed offered follow_up follow_ups drop line happy_to that_is_all that_is_everything that_was pharmacists
+lawyers advisor adviser clinician nurse gp care_team helpline hotline local authority authorities office department hr
+provider_with not_hesitate shall continue questions_or_concerns you_may feel_free_to_ask
 仅 仅供 仅供参考 供您参考 为准 温馨提示 友情提示 提示 提醒 建议 注 备注 请 请以 请您 请按 请遵 请在 遵医嘱 遵循 谨遵
-医嘱 如 如有 若 若有 如果 如果您 如需 如您 还 还想 还需要 其他 其它 别的 更多 再 想 的话 疑问 疑惑 任何 疑虑 不适
-不清楚 不明白 不懂 不确定 吗 呢 我再 帮 帮忙 问 问我 追问 您可以 联系 请咨询 寻求 及时 尽快 务必 前往 专业 专业人士
-人士 人员 专业人员 工作人员 医生 医师 药师 医院 正规医院 医疗 机构 客服 商家 厂家 售后 老师 教师 管理员 景区 学校 实际
-具体情况 最新 公告 公布 通知 希望 希望这 希望能 有所 对您 对你 能对您 祝您 祝你 健康 早日康复 生活愉快 愉快 顺利
-感谢您 感谢使用 你 服务 高兴 乐意 进一步 解决 需要我 使用前 用药前 操作前 购买前 参观前 出行前 我可以 可以随时
-可以继续 指导下使用 在医生指导下 及时就医 及时就诊 有所帮助 前请 或
+医嘱 如 如有 若 若有 如果 如果您 如需 如您 还 还想 还需要 其他 其它 别的 更多 想 的话 疑问 疑惑 任何 疑虑 不适 不清楚
+不明白 不懂 不确定 吗 呢 我再 帮 帮忙 问 问我 追问 您可以 联系 请咨询 寻求 及时 尽快 务必 前往 专业 专业人士 人士 人员
+专业人员 工作人员 医生 医师 药师 医院 正规医院 医疗 机构 客服 商家 厂家 售后 老师 教师 管理员 景区 学校 实际 具体情况
+最新 公告 公布 通知 希望 希望这 希望能 有所 对您 对你 能对您 祝您 祝你 健康 早日康复 生活愉快 愉快 顺利 感谢您
+感谢使用 你 服务 高兴 乐意 进一步 解决 需要我 使用前 用药前 操作前 购买前 参观前 出行前 我可以 可以随时 可以继续
+指导下使用 在医生指导下 及时就医 及时就诊 有所帮助 前请 或 相关部门 有关部门 主管部门 部门 主治医师 主治医生 法律
+专业意见 医疗建议 医学建议 法律意见 投资建议 构成 不构成 并不构成 不能替代 不能代替 不可替代 无法代替 无法替代 替代
+代替 不作为 不作 诊断 诊疗 面诊 就诊 诊断依据 医嘱为准 意见 决策 决定 判断 核实 核对 查阅 政策 热线 客户 厂商 生产厂家
+出入 如有出入 规定 最新规定 正式文件 正式 文件 官方文件 告知 请告知 说1声 留言 找我 叫我 都在 我都在 能帮到您 帮到您
+帮到你 能帮上忙 帮上忙 是否需要 您是否需要 需不需要 要不要 您看 可以吗 还需要我 继续查 再查 再查询 顺便 导出 比较 翻译
+展开 补充 祝好 祝 今天 工作 学习 别客气 不客气 久等 见谅 包涵 到此 到这里 就到这里 以上就是 以上是 全部 完毕 就这些
+这些了 免责声明 声明 仅作 仅用于 用途 用于参考 信息展示 个人情况 个体情况 具体用药 用药 具体操作 办理前 购买 使用
+如有不适 尽管 尽管问 尽管告诉我 随时找我 再问 想看 换个
 """
 SOURCE = re.compile(
     r"^(?:(?:according to|based on|judging by|going by|per|from|looking at|after|as (?:per|far as|the)|in our|in the)\b"
