@@ -80,7 +80,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     asked = Lexicon(parts(question))
     shared = {run for items in (*record, told) for pair in items for text in pair for run in runs(text, asked)}
     echoes = {*_echoes(question), *(run for run in shared if not JUDGING.search(run))}
-    free = {question, f"{question}?", *CLOSED}
+    free = {question, f"{question}?", *CLOSED, *(cell.row.partition(" ")[0] for cell in cells)}  # the table's name
     bare, others = Lexicon({*free, *_relations(question)}), Lexicon(shared)
     own = {item: bare.core(item, others) for _, item in told}
     labels = {label: list(runs(label, asked)) for label, _ in told}
