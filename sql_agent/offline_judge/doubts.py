@@ -70,8 +70,8 @@ sunday source sources got patience per summarize let back recorded find good giv
 understood asked point everything available requested in_that_order in_this_order as_follows excerpt extract passage
 text wording quote quoted quotation verbatim word words written stored noted documented cell cells heading contents
 located locate fetch fetched pull pulled getting executed execute successfully successful completed complete done
-ready process request asks want wanted needed interested concerning regarding with_regard_to in_terms_of as_for next
-then finally also additionally moreover furthermore secondly firstly thirdly lastly directly direct straight copied
+ready process request asks want wanted needed interested concerning regarding with_regard_to in_terms_of as_for then
+finally also additionally moreover furthermore secondly firstly thirdly lastly directly direct straight copied
 taken_from key_points main_points points overview covers cover summarised summarized outlined present presented
 display displayed provide provided provides providing share shared report hey dear let_me let_us understand matching
 matched named filter filtered schema tool system catalogue register leaflet page document connected inspected selected
@@ -98,12 +98,13 @@ TALK_ZH = """
 定位到 翻 搜 搜到 搜到了 调出 调取 匹配 匹配到 对应 对应的 直接 完整 收到 稍等 请稍等 让我 让我们 来 看看 先 再 再来看
 接着 接下来 下来 随后 然后 您问 您问的 您问的是 您问到 您问到的 您提到 您提到的 提到 问到 您要的 您需要 所需 所需的
 您查 您查询的 想查 这边 已经为您 查好 整理了 汇总了 总结了 成功 相应 啦 呀 哦 喔 哈 嗨 哈喽 各位 嗯 您的提问
-感谢您的提问 提出 这儿 在这里 在下面 供您 供您参阅 参阅 谈到 说到 上述 上文 下文 文字 资料库 资料表 数据表 数据表明 资料表明 系统 依
-另1项 第4 再次 最后1 这些内容 按原文 按照原文 逐字 根据您的 您所问 所问 方面的 整理自 节选 节选自 记录显示 资料显示
-正文 段落 本段 段 部分 标题 标注 内置 结构化 本地 文件中 文件里 可以概括 可以概括为 可概括为 可以归纳为 1遍 列名 确认
-确认了 核对了 这么写 是这么写的 就写了 怎么写 写的 写的是 说完 念完 阅读 便于您 便于您阅读 回答之前 放在 完整地 段文字
-刚才 1项 同1条 这1项 该项 点 未作改动 未作修改 未做改动 未做修改 出处 库内 库中 资料库中 您咨询的 您想了解的
-您想知道的 您关心的 看1下 看1看 查1下 查阅到 查看 为了 有哪些 这段 这段文字 上面这段 下面这段 要的 需要的 1起
+感谢您的提问 提出 这儿 在这里 在下面 供您 供您参阅 参阅 谈到 说到 上述 上文 下文 文字 资料库 资料表 数据表 数据表明
+资料表明 系统 依 另1项 第4 再次 最后1 这些内容 按原文 按照原文 逐字 根据您的 您所问 所问 方面的 整理自 节选 节选自
+记录显示 资料显示 正文 段落 本段 段 部分 标题 标注 内置 结构化 本地 文件中 文件里 可以概括 可以概括为 可概括为
+可以归纳为 1遍 列名 确认 确认了 核对了 这么写 是这么写的 就写了 怎么写 写的 写的是 说完 念完 阅读 便于您 便于您阅读
+回答之前 放在 完整地 段文字 刚才 1项 同1条 这1项 该项 点 未作改动 未作修改 未做改动 未做修改 出处 库内 库中 资料库中
+您咨询的 您想了解的 您想知道的 您关心的 看1下 看1看 查1下 查阅到 查看 为了 有哪些 这段 这段文字 上面这段 下面这段 要的
+需要的 1起
 """
 TALK = f"{TALK_EN} {TALK_ZH}"
 # And of what follows the last quote: advice and offers.
