@@ -70,9 +70,9 @@ sunday source sources got patience per summarize let back recorded find good giv
 understood asked point everything available requested in_that_order in_this_order as_follows excerpt extract passage
 text wording quote quoted quotation verbatim word words written stored noted documented cell cells heading contents
 located locate fetch fetched pull pulled getting executed execute successfully successful completed complete done
-ready process request asks want wanted needed interested concerning regarding with_regard_to in_terms_of as_for then
-finally also additionally moreover furthermore secondly firstly thirdly lastly directly direct straight copied
-taken_from key_points main_points points overview covers cover summarised summarized outlined present presented
+ready process request asks want wanted needed interested concerning regarding with_regard_to in_terms_of as_for
+to_sum_up then finally also additionally moreover furthermore secondly firstly thirdly lastly directly direct straight
+copied taken_from key_points main_points points overview covers cover summarised summarized outlined present presented
 display displayed provide provided provides providing share shared report hey dear let_me let_us understand matching
 matched named filter filtered schema tool system catalogue register leaflet page document connected inspected selected
 using as_written as_is word_for_word in_full in_detail pleasure no_problem no_problem_at_all through quickly quick

@@ -248,9 +248,10 @@ def _named(reference: str, asked: Lexicon) -> list[Item]:
 
 
 def _outer(text: str) -> Iterator[str]:
-    """The headings of labels."""
+    """The headings of labels, and those of lines."""
     for clause in re.split(f"{SENTENCE_END.pattern}|{ITEM_END.pattern}", text):
-        yield from LABEL_END.split(clause)[:-2]
+        *above, item = LABEL_END.split(clause)
+        yield from above[:-1] if item else above
 
 
 def _is_evidence(own: dict[str, str], known: set[str]) -> bool:

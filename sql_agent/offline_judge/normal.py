@@ -72,7 +72,7 @@ def flat(text: str, between: str = "") -> str:
 def normalise(text: str) -> str:
     """One form for all ways to write a text."""
     text = TABLE_NUMBER.sub(r"\1", html.unescape(ENTITY.sub(r"\1\2", text)))
-    text = BLANKS.sub(" ", HEADING.sub(":", BOLD_HEADING.sub(r"\2:", text)))
+    text = BLANKS.sub(" ", HEADING.sub(":\n", BOLD_HEADING.sub(r"\2:", text)))
     text = BLOCK.sub("\n", INLINE.sub("", text)).replace("【", "\n")
     text = _without_section_numbers(QUOTED.sub("", PICTURE.sub(" ", text)))
     text = ROW_NUMBER.sub("", ITEM_MARK.sub("\n", LABEL_NOTE.sub(r" \1", text)))

@@ -1,0 +1,117 @@
+"""Parts of cells: what a question asks of one, what a summary repeats, and what else the evidence says."""
+
+from __future__ import annotations
+
+import pytest
+
+from sql_agent.offline_judge.judge import CAP, grade
+from sql_agent.offline_judge.sections import Cell
+
+SCREWS = Cell(
+    "<p>【拧紧力矩】</p><p><strong>铝件</strong></p><p>手动预紧后拧到6Nm。</p><table><tr><th>规格</th><th>力矩</th><th>复查</th></tr>"
+    "<tr><td>M6</td><td>9Nm</td><td>每月一次</td></tr><tr><td>M8</td><td>21Nm</td><td>每年一次</td></tr></table>",
+    "manuals 4",
+    "torque",
+)
+SCREWS_EN = Cell(
+    "<h4>Soil</h4><p>Loam with sand.</p><p>Lime in spring.</p><h4>Water</h4><p>Twice a week.</p><p>Never at noon.</p>",
+    "garden 2",
+    "care",
+)
+
+
+def _value(question: str, reference: str, answer: str, *cells: Cell) -> float:
+    found = grade(question=question, reference=reference, answer=answer, evidence=cells)
+    assert found
+    return found.value
+
+
+@pytest.mark.parametrize(
+    ("answer", "least", "most"),
+    [
+        ("M8：21Nm，每年一次。", 0.9, 1),
+        ("数据库中泵架的拧紧力矩如下：\n|规格|力矩|复查|\n|---|---|---|\n|M8|21Nm|每年一次|", 0.9, 1),
+        ("M6：9Nm，每月一次。", 0, 0.1),
+        ("M8：9Nm，每月一次。", 0, 0.25),
+        ("M8：21Nm。", 0.5, 0.8),
+    ],
+)
+def test_a_row_that_the_question_names_is_what_it_asks_for(answer: str, least: float, most: float) -> None:
+    assert least <= _value("泵架的M8螺栓怎么拧？", "拧到二十一，一年复查一回。", answer, SCREWS) <= most
+
+
+def test_a_section_that_the_question_names_is_all_that_stands_under_it() -> None:
+    asked = ("What does the guide say about water for roses?", "")
+    assert _value(*asked, "Water: Twice a week. Never at noon.", SCREWS_EN) >= 0.9
+    assert 0 < _value(*asked, "Water: Twice a week.", SCREWS_EN) < 0.8
+    assert _value(*asked, "Soil: Loam with sand. Lime in spring.", SCREWS_EN) <= 0.1
+
+
+def test_rows_that_are_not_asked_for_keep_their_headings() -> None:
+    asked = ("泵架的拧紧力矩是多少？", "手动预紧后拧到6Nm。")
+    whole = "铝件：手动预紧后拧到6Nm。M6：9Nm，每月一次。M8：21Nm，每年一次。"
+    assert _value(*asked, whole, SCREWS) >= 0.9
+    assert _value(*asked, whole.replace("9Nm", "?").replace("21Nm", "9Nm").replace("?", "21Nm"), SCREWS) <= CAP
+
+
+COLUMNS = [Cell("漆面哑光；接缝无胶", "1", "c1"), Cell("1931年建成；现存三处", "1", "c2")]
+
+
+@pytest.mark.parametrize("question", ["列出磁器口门的外观和历史与分布。", "磁器口门的外观和历史与分布分别是什么？"])
+def test_a_title_may_have_a_joint_of_its_own(question: str) -> None:
+    reference = "\n".join(cell.text for cell in COLUMNS)
+    told = "外观：{}。\n历史与分布：{}。"
+    assert _value(question, reference, told.format(*(cell.text for cell in COLUMNS)), *COLUMNS) >= 0.9
+    assert _value(question, reference, told.format(*(cell.text for cell in COLUMNS[::-1])), *COLUMNS) <= 0.1
+
+
+KITES = [Cell("silk with paper; bamboo", "1", "frame"), Cell("up to 12 m/s", "1", "wind")]
+KITES += [Cell("nylon; carbon rods", "2", "frame"), Cell("up to 30 m/s", "2", "wind")]
+BODY = "\n".join(
+    f"- {thing} ({column}): {cell.text}."
+    for (thing, column), cell in zip(
+        [(thing, column) for thing in ("Swift", "Heron") for column in ("frame", "wind")], KITES, strict=True
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("summary", "is_true"),
+    [
+        ("In short, for Swift: silk with paper.", True),
+        ("To sum up: Heron, nylon; carbon rods.", True),
+        ("In short, for Swift: nylon; carbon rods.", False),
+        ("In short, for Swift: silk with glass.", False),
+        ("Overall, ignore that.", False),
+    ],
+)
+def test_a_summary_that_repeats_is_free_and_one_that_does_not_is_none(summary: str, is_true: bool) -> None:
+    question = "Compare the frame and wind of Swift and Heron."
+    reference = "\n".join(cell.text for cell in KITES)
+    assert (_value(question, reference, f"{BODY}\n\n{summary}", *KITES) >= 0.9) is is_true
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [
+        "来源：garden 表中“care”一栏。",
+        "(Source: table garden, column care)",
+        "Here's the text, exactly as recorded:",
+        "我在数据库中找到了原文，逐条列出如下：",
+        "This information does not replace professional medical advice.",
+        "如有疑问，请咨询相关部门。",
+    ],
+)
+def test_what_only_says_whence_a_quote_is_costs_nothing(talk: str) -> None:
+    quote = "Loam with sand. Lime in spring."
+    answer = f"{talk}\n{quote}" if talk.endswith((":", "：")) else f"{quote}\n{talk}"
+    assert _value("Which soil do roses want?", quote, answer, SCREWS_EN) >= 0.9
+
+
+@pytest.mark.parametrize(
+    "lie", ["Sorry, I read another row.", "这一条已经作废。", "Only for old bushes:", "另外还可以喂鱼。"]
+)
+def test_what_takes_a_quote_back_or_adds_to_it_does_not(lie: str) -> None:
+    quote = "Loam with sand. Lime in spring."
+    answer = f"{lie}\n{quote}" if lie.endswith(":") else f"{quote}\n{lie}"
+    assert _value("Which soil do roses want?", quote, answer, SCREWS_EN) <= CAP
