@@ -32,7 +32,10 @@ ITEM_MARK = re.compile(
     re.MULTILINE,
 )
 SECTION = re.compile(r"^([ \t]*(?:[#*]+[ \t]*)?)(\d{1,2})\.(\d{1,2})[.、]?[ \t]+(?=\S)", re.MULTILINE)  # 2.1, 2.2
-QUOTED = re.compile(r"^[ \t]*(?:>[ \t]?)+(?=[ \t]*\S)", re.MULTILINE)  # Markdown's
+QUOTED = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)  # Markdown's
+FENCE = re.compile(r"^[ \t]*(?:`{3}|~{3})[ \t]*(?:json|ya?ml|xml|html|markdown|md|te?xt|plaintext)?[ \t]*$", re.M | re.I)
+IS_JSON = re.compile(r"[{\[]\s*\"")
+ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrt])|([\"\\/]))")
 # Pictures are decoration, but those that judge.
 PICTURE = re.compile("(?![❌❎✖✗✘❓❔❕❗⛔🚫👎])[\u2600-\u27bf\u2b50\U0001f000-\U0001faff\ufe0f]")
 LABEL_NOTE = re.compile(r"[(（]([^()（）\n]{1,30})[)）](?=[ \t]*[:：])")  # common (1 to 10 %):
@@ -71,7 +74,8 @@ def flat(text: str, between: str = "") -> str:
 @functools.lru_cache(maxsize=4096)
 def normalise(text: str) -> str:
     """One form for all ways to write a text."""
-    text = TABLE_NUMBER.sub(r"\1", html.unescape(ENTITY.sub(r"\1\2", text)))
+    text = ESCAPED.sub(_unescaped, text) if IS_JSON.search(text) else text
+    text = TABLE_NUMBER.sub(r"\1", html.unescape(ENTITY.sub(r"\1\2", FENCE.sub("", text))))
     text = BLANKS.sub(" ", HEADING.sub(":\n", BOLD_HEADING.sub(r"\2:", text)))
     text = BLOCK.sub("\n", INLINE.sub("", text)).replace("【", "\n")
     text = _without_section_numbers(QUOTED.sub("", PICTURE.sub(" ", text)))
@@ -84,6 +88,10 @@ def normalise(text: str) -> str:
     text = "\n".join(" ".join(line.split()) for line in text.splitlines() if line.strip())
     text = DASH.sub(" · ", text)
     return BLANK.sub("", text)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16)) if match[1] else "\n" if match[2] else match[3]
 
 
 def _without_section_numbers(text: str) -> str:
