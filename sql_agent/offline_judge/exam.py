@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from sql_agent.offline_judge import verdicts
+from sql_agent.offline_judge.doubts import is_frame
 from sql_agent.offline_judge.lexicon import DENYING, Lexicon, spell
 from sql_agent.offline_judge.normal import flat, normalise
 from sql_agent.offline_judge.sections import ORDER, Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
@@ -47,7 +49,7 @@ class Exam:
     clause begins; `wholes` are texts of many facts, `own` the reference's clauses, `prose` what it says in other words
     (its texts -> what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns
     of its tables: a heading -> the items under it), `headings` all of these; `items` are the facts and, found by
-    `beside`, what else the evidence says; `times` counts how often it says a word, `lexicon` holds facts and free
+    `beside`, what else the evidence says; `is_verdict` says whether yes or no is asked, and `verdict` which; `times` counts how often it says a word, `lexicon` holds facts and free
     words, `echoes` those of the question."""
 
     question: str
@@ -66,6 +68,8 @@ class Exam:
     beside: dict[str, list[int]]
     times: Counter[str]
     in_order: bool
+    is_verdict: bool
+    verdict: bool | None
     lexicon: Lexicon
     echoes: Lexicon
 
@@ -83,6 +87,9 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     free = {question, f"{question}?", *CLOSED, *(cell.row.partition(" ")[0] for cell in cells)}  # the table's name
     bare, others = Lexicon({*free, *_relations(question)}), Lexicon(shared)
     own = {item: bare.core(item, others) for _, item in told}
+    is_verdict = verdicts.is_asked(question)
+    if is_verdict and len(own) > 1:
+        own |= {item: "" for item in own for at, end, _ in verdicts.told(item) if item[at:end] == item}
     labels = {label: list(runs(label, asked)) for label, _ in told}
     titles = {title for found in TITLE.findall(normalise(reference)) for title in found if not JUDGING.search(title)}
     known = {item for items in record for _, item in items}
@@ -90,7 +97,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         cells, record = [], [[pair for pair in told if pair[0] == label] for label in labels]
         facts = [Fact((core, item), n) for n, items in enumerate(record) for _, item in items if (core := own[item])]
     else:
-        facts = _asked(question, own, record, cells)
+        facts = _asked(question, own, record, cells, Lexicon({*free, *_relations(question), *shared}))
     is_quote = {fact.forms[0] for fact in facts} <= {*own, *own.values()}
     bare_words = Lexicon(CLOSED)
     naming = Lexicon(part for part in parts(question) if bare_words.read(part)[1])
@@ -123,6 +130,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     headings |= {text for texts in labels_of if len(texts) > 1 for text in texts} | {spell(c.column) for c in cells}
     headings -= {" ", *(form for fact in facts for form in map(spell, fact.forms))}
     of_form = _by_form(facts)
+    is_verdict &= not any(True for form in of_form for _ in verdicts.told(form.strip()))
     flats = ((spell(normalise(flat(cell.text, sign))), n) for n, cell in enumerate(cells) for sign in ("", "\n"))
     wholes = {text: [spell(item) for _, item in record[n] if spell(item) in of_form] for text, n in flats}
     wholes = {text: told for text, told in wholes.items() if told and text not in of_form}
@@ -146,6 +154,8 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         beside=_by_form(items[len(facts) :], len(facts)),
         times=Counter(spell(item) for items in record for _, item in items),
         in_order=ORDER.search(question) is not None and not names,
+        verdict=verdicts.wanted(question, normalise(reference), _cells_asked(question, cells)) if is_verdict else None,
+        is_verdict=is_verdict,
         lexicon=lexicon,
         echoes=Lexicon(echoes),
     )
@@ -265,7 +275,23 @@ def _headers(cell: str) -> set[str]:
     return {item for header, *_ in rows(cell) for field in header for _, item in _items(normalise(field))}
 
 
-def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[Cell]) -> list[Fact]:
+def _cells_asked(question: str, cells: list[Cell]) -> list[str]:
+    """What the question calls by a cell's whole text."""
+    return [text for text in (normalise(cell.text) for cell in cells) if text in question]
+
+
+def _quoted(own: dict[str, str], known: Lexicon, around: Lexicon) -> set[str] | None:
+    """What the reference quotes where it says nothing else but whence it is; spelled."""
+    quoted = set[str]()
+    for item, core in own.items():
+        words, unknown = known.read(item, around)
+        if core and unknown and not is_frame(item, unknown):
+            return None
+        quoted |= {word for *_, word in words} if core else set()
+    return quoted
+
+
+def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[Cell], around: Lexicon) -> list[Fact]:
     """What the reference quotes where it does nothing else; else all but numbers of rows and what the question says."""
     forms: dict[tuple[int, str], list[str]] = {}
     for n, items in enumerate(record):
@@ -276,8 +302,11 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
     facts = [Fact(tuple(texts), n) for (n, _), texts in forms.items()]
     known = {fact.forms[0] for fact in facts}
     headers = {(n, text) for n, cell in enumerate(cells) for text in _headers(cell.text)}
-    if own and all({item, core} & known for item, core in own.items() if core):
-        quoted = [fact for fact in facts if fact.forms[0] in {*own, *own.values()}]
+    headings = {above for items in record for above, _ in items} | {cell.column for cell in cells}
+    said = _quoted({i: c for i, c in own.items() if not {i, c} & known}, Lexicon({*known, *headings}), around)
+    if own and said is not None:
+        said = {word for word in said if word not in spell(question)} | {*map(spell, (*own, *own.values()))}
+        quoted = [fact for fact in facts if spell(fact.forms[0]) in said]
         titles = {
             (n, items[0][1]) for n, items in enumerate(record) if items[1:] and spell(items[0][1]) in spell(question)
         }

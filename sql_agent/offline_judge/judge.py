@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, groupby, pairwise
 from typing import Literal
 
+from sql_agent.offline_judge import verdicts
 from sql_agent.offline_judge.doubts import CITES, is_frame
 from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
@@ -137,7 +138,7 @@ class _Reading:
         self._is_misplaced = False  # a fact was told of another thing than its own
         self._told: list[tuple[str, frozenset[int]]] = []  # what was said, and the facts of one cell that it may be
         self._called: dict[int, set[str]] = {}  # section -> what stands before its facts and in the question
-        self._text = normalise(by_column(answer, exam.names))
+        self._text = self._without_verdicts(normalise(by_column(answer, exam.names)))
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
         after = 0
@@ -153,6 +154,15 @@ class _Reading:
         if any(map(self.is_torn, exam.axes)) or self._is_exchanged():
             self._foreign.append("told of another row, column or heading")
             self._is_misplaced = True
+
+    def _without_verdicts(self, text: str) -> str:
+        """The text without its yes or no, if that is the right one; another is a lie."""
+        for start, end, is_yes in verdicts.told(text) if self._exam.is_verdict else ():
+            self._is_misplaced |= self._exam.verdict is not None and is_yes is not self._exam.verdict
+            if is_yes is not self._exam.verdict:
+                self._foreign.append(text[start:end].strip())
+            text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
+        return text
 
     def takes(self, summary: _Reading) -> bool:
         """Whether another reading repeats only what was credited here; what else it says counts here too."""

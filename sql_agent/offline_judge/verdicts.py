@@ -1,0 +1,73 @@
+"""Yes or no: whether a question asks for it, which of them its reference says, and which an answer says.
+
+The reference's own word decides; else whether the clause that answers denies where the question does not. It says
+nothing where that clause has a number or a limit of its own, and where clauses disagree.
+Guarantees: pure functions on text in normal form, linear in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+
+from sql_agent.offline_judge.doubts import NO, YES
+from sql_agent.offline_judge.lexicon import DENYING, spell, tokens
+
+CLAUSES = r"[,;:、。.!?\n]"
+ASKS = re.compile(
+    r"吗$|是否|[能可]否|([\u4e00-\u9fff])[不没]\1"
+    r"|^(?:is|are|was|were|do|does|did|can|could|may|might|must|should|shall|will|would|has|have)(?! (?:you|i|we)\b) "
+)
+CHOOSES = re.compile(r"什么|哪|多少|怎|如何|几|谁|还是|或|\b(?:or|what|where|how|why)\b")
+SAYS = (
+    r"(?:所以|因此|故)?(?:答案|结论)[是为]?"
+    r"|(?:(?:so|thus|therefore|hence),? )?(?:the |my )?(?:final )?(?:answer|conclusion) is "
+)
+VERDICT = re.compile(
+    rf"(?:^|(?<={CLAUSES}))\s*(?:{SAYS})?"
+    rf"(?:(yes(?![a-z])|是的|(?:{YES.pattern})(?=\s*(?:{CLAUSES}|$)))|(?:{NO.pattern})(?=\s*(?:{CLAUSES}|$)))"
+)
+DENIES = re.compile(rf"{DENYING.pattern}|cannot|[禁忌]|避免|\bavoid")
+STOPS = re.compile(r"[停止慎]|继续|\b(?:stop|continue|caution)")  # what is turned round without a denial
+CLAUSE_END = re.compile(
+    r"[,;:。.!?\n]+(?!\d)"
+    r"|\b(?:and|but) (?=(?:can(?:not)?|may|must|should|do|does|is|are|will|not|never|requires?|needs?)(?![a-z]))"
+)
+VAGUE = ["a", "an", "the", "of", "in", "on", "to", "be", "is", "are", "do", "does", "for", "and", "at", "by", "it", "its", "with", "that", "的", "了", "人", "者", "是", "有", "在", "和", "用"]
+
+
+def is_asked(question: str) -> bool:
+    """Whether yes or no answers the question."""
+    return ASKS.search(question) is not None and not CHOOSES.search(question)
+
+
+def told(text: str) -> Iterator[tuple[int, int, bool]]:
+    """(start, end, whether it is a yes) of each verdict that is a clause of its own."""
+    return ((found.start(), found.end(), found[1] is not None) for found in VERDICT.finditer(text))
+
+
+def wanted(question: str, reference: str, names: Collection[str]) -> bool | None:
+    """What the reference says; `names` are no part of what is asked of them."""
+    own = {is_yes for *_, is_yes in told(reference)}
+    if own:
+        return own.pop() if len(own) == 1 else None
+    question = re.sub(r"是否|吗$|([\u4e00-\u9fff])[不没]\1", r"\1", question)
+    asked = [one[0] for one in tokens(question) if one[0] not in VAGUE]
+    for name in names:
+        question = question.replace(name, " ")
+    asked = [one for one in asked if f" {one} " in spell(question)]
+    clauses = [f"{clause} " for clause in CLAUSE_END.split(reference)]
+    tail = asked[-1:] if re.search("[a-z]", "".join(asked[-1:])) else asked[-2:]
+    about = [clause for clause in clauses if tail and spell("".join(tail)) in spell(clause)]
+    about = about or [clause for clause in clauses if {*STOPS.findall(clause)} & {*STOPS.findall(question)}] or clauses
+    shares = [sum(f" {one} " in spell(clause) for one in {*asked}) for clause in about]
+    best = [clause for clause, n in zip(about, shares, strict=True) if n and 2 * n >= max(shares)]
+    said = {len(DENIES.findall(clause)) % 2 == len(DENIES.findall(question)) % 2 for clause in best}
+    is_open = any(bool(STOPS.search(one)) != bool(STOPS.search(question)) or _numbers(one, question) for one in best)
+    return None if is_open or len(said) != 1 else said.pop()
+
+
+def _numbers(clause: str, question: str) -> bool:
+    """Whether one of the two has a number that the other has not."""
+    ours, theirs = ({one[0] for one in tokens(text) if one[0][0].isdecimal()} for text in (clause, question))
+    return ours != theirs
