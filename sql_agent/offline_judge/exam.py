@@ -49,8 +49,8 @@ class Exam:
     clause begins; `wholes` are texts of many facts, `own` the reference's clauses, `prose` what it says in other words
     (its texts -> what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns
     of its tables: a heading -> the items under it), `headings` all of these; `items` are the facts and, found by
-    `beside`, what else the evidence says; `is_verdict` says whether yes or no is asked, and `verdict` which; `times` counts how often it says a word, `lexicon` holds facts and free
-    words, `echoes` those of the question."""
+    `beside`, what else the evidence says; `is_verdict` says whether yes or no is asked, and `verdict` which; `times`
+    counts how often the evidence says a word, `lexicon` holds facts and free words, `echoes` those of the question."""
 
     question: str
     reference: str
@@ -97,7 +97,9 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         cells, record = [], [[pair for pair in told if pair[0] == label] for label in labels]
         facts = [Fact((core, item), n) for n, items in enumerate(record) for _, item in items if (core := own[item])]
     else:
-        facts = _asked(question, own, record, cells, Lexicon({*free, *_relations(question), *shared}))
+        subjects = {item for label, item in told if not label} & {*_cells_asked(question, cells)}
+        said = {item: core for item, core in own.items() if item not in subjects}
+        facts = _asked(question, said or own, record, cells, Lexicon({*free, *_relations(question), *shared}))
     is_quote = {fact.forms[0] for fact in facts} <= {*own, *own.values()}
     bare_words = Lexicon(CLOSED)
     naming = Lexicon(part for part in parts(question) if bare_words.read(part)[1])

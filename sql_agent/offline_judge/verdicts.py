@@ -33,7 +33,37 @@ CLAUSE_END = re.compile(
     r"[,;:。.!?\n]+(?!\d)"
     r"|\b(?:and|but) (?=(?:can(?:not)?|may|must|should|do|does|is|are|will|not|never|requires?|needs?)(?![a-z]))"
 )
-VAGUE = ["a", "an", "the", "of", "in", "on", "to", "be", "is", "are", "do", "does", "for", "and", "at", "by", "it", "its", "with", "that", "的", "了", "人", "者", "是", "有", "在", "和", "用"]
+VAGUE = [
+    "a",
+    "an",
+    "the",
+    "of",
+    "in",
+    "on",
+    "to",
+    "be",
+    "is",
+    "are",
+    "do",
+    "does",
+    "for",
+    "and",
+    "at",
+    "by",
+    "it",
+    "its",
+    "with",
+    "that",
+    "的",
+    "了",
+    "人",
+    "者",
+    "是",
+    "有",
+    "在",
+    "和",
+    "用",
+]
 
 
 def is_asked(question: str) -> bool:
