@@ -81,7 +81,8 @@ of_course hold hold_on one_moment a_moment thanks_for_waiting wait waiting apolo
 sorry_for_the_delay turning_to moving_on moving_on_to coming_to continuing consulted reading reviewed review reviewing
 accessed access accessing taken can_be_summarised can_be_summarized as_stated as_recorded under_the_heading walk
 used_the bit mentioned remaining concerns behalf addresses so_that this_one stored_for runs holds held says_the
-got_this nothing_else_added pardon_me excuse_me sorry_about_that citing cited extracted
+got_this nothing_else_added pardon_me excuse_me sorry_about_that citing cited extracted ran_successfully
+executed_successfully completed_successfully against_the_database this_reflects current_state
 """
 TALK_ZH = """
 来源 信息 数据 知识库 知识 条目 词条 来源于 数据来源 来自 说明 说明书 官方 文档 网站 详情 细节 情况 这个 好问题 问题
@@ -104,7 +105,7 @@ TALK_ZH = """
 可以归纳为 1遍 列名 确认 确认了 核对了 这么写 是这么写的 就写了 怎么写 写的 写的是 说完 念完 阅读 便于您 便于您阅读
 回答之前 放在 完整地 段文字 刚才 1项 同1条 这1项 该项 点 未作改动 未作修改 未做改动 未做修改 出处 库内 库中 资料库中
 您咨询的 您想了解的 您想知道的 您关心的 看1下 看1看 查1下 查阅到 查看 为了 有哪些 这段 这段文字 上面这段 下面这段 要的
-需要的 1起
+需要的 1起 以当前数据库为准 注:
 """
 TALK = f"{TALK_EN} {TALK_ZH}"
 # And of what follows the last quote: advice and offers.

@@ -73,18 +73,25 @@ DAY_ZH = re.compile(r"(?<![\d年])(?<![\d年] )\d{1,2}月\d{1,2}[日号]")
 DAYS = f"monday tuesday wednesday thursday friday saturday sunday sql {' '.join(MONTHS)}"
 LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut)\b|[缺闭]")  # as good as a denial
 PIECE = re.compile(r"[^.!?\n。！？]*[.!?\n。！？]+[\s*_]*|[^.!?\n。！？]+")
-OFFERS = re.compile(  # "let me know if you need anything else"
+ASIDE_OFFER = re.compile(r"[,，;；](?=\s*(?:如需|如果?您?还?需要?|if you(?:'d)? (?:need|want|like)\b))", re.I)
+OFFERS = re.compile(  # what the speaker may do next: "let me know if you need anything else"
     r"[\s*_]*(?:(?:please |i |just )?"
-    r"(?:let me know|feel free|is there|if|would you|do you want|want me|hope|happy to)\b"
-    r"|[如若希欢随]|您?还[有需]|请[问随])",
+    r"(?:let me know|feel free|is there|if|would you|do you|want me|hope|happy to)\b|(?:shall|should|can|may) (?:i|we)\b"
+    r"|(?:i|we)(?:['’](?:d|ll)| can| could| would| will) (?:also|gladly|be|help|provide|list|show)\b"
+    r"|[如若希欢随]|[您你]?(?:是否|是不是|要不要|还有|还?[需想]要?)|(?:如?有)?需要|要不要|请[问随]|我[还也]?可以)",
     re.I,
 )
 MORE = re.compile(
-    r"\b(?:else|help|assist|question|further|more|additional|detail|want|would you like|just let me know)"
-    r"|帮|告[诉知]|[提疑]问|问题|联系|了解",
+    r"\b(?:else|help|assist|question|further|more|additional|detail|want|would you like|just let me know|(?:can|shall"
+    r"|should|may|could|will|would) (?:i|we|also)|like (?:me )?to|if (?:that|it)(?:['’]s| is| would be)? \w+)|帮|告[诉知]|[提疑]问|问题|联系|了解|[要我]再?(?:进1步|[把将为给查列导])|我来?[也还]?可以|[查察][看询]|其[他它]|可以再",
     re.I,
 )
-OFFERED = {"if", "or", "about", "如果", "或", "疑", "?"}  # doubts that an offer has
+FIXES = re.compile(  # the answer itself: "should I say rye?"
+    r"\b(?:say|be|mean|answer\w*|count|call|name|use|take|put|add|include|make it|correct|fix|change|replace|redo|recheck|re-?run"
+    r"|verify|confirm|double)\b|(?<!是不)(?<!您)是(?![否不])|[改换说答填写选指重]|当作|算[作成]|核[实对]|确认"
+)
+OFFERED = {"if", "or", "about", "could", "可以", "如果", "或", "疑", "?"}  # doubts that an offer has
+CHOICE = re.compile(r"要不要|是不是|是否|\b(?:csv|excel|json|pdf|sql)\b", re.I)  # of one who offers, and in what form
 OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
 # Doubts only beside a truth: "under the direction of", "boarded or left".
 NEAR = {"or", "或", "about", "around", "over", "under", "between", "above", "below", "before", "after"}
@@ -277,7 +284,8 @@ class _Told:
         is_active = re.match(r"(?:who|which [a-z]+) ", asked) and not PASSIVE.search(asked)
         self._orders = [asked, *([ASKED_FOR.sub("#", asked)] if is_active and truth.kind == "name" else [])]
         self._gone, self._topics = _unsaid(asked, said), self._topics_of(asked)
-        self._is_capital = all(one[0].isdigit() or {*spell(one).split()[:1]} <= self._capitals for one in truth.values)
+        capital = {spell(plain(word)).strip() for word in re.findall(r"\b[A-Z][\w-]*", answer)}
+        self._is_capital = all(one[0].isdigit() or {*spell(one).split()[:1]} <= capital for one in truth.values)
         self.is_torn = self._is_torn(said)
         is_turned = self._is_negative and any(len(_denials(one)) > 1 for one in SENTENCE.split(said))  # and so have one
         money = (" ".join(["", *re.findall("[$€£]", text)]) for text in (question, answer))  # no part of plain numbers
@@ -404,12 +412,14 @@ class _Told:
 
 def _without_offer(answer: str) -> str:
     """An answer without the offers at its end; with a number, a new name, denial or doubt one stays."""
-    pieces, offers = PIECE.findall(answer), list[str]()
-    while pieces and OFFERS.match(pieces[-1]) and MORE.search(pieces[-1]):
+    pieces, offers = PIECE.findall(ASIDE_OFFER.sub("。", answer)), list[str]()
+    while pieces and OFFERS.match(pieces[-1]):
         offer = plain(pieces[-1])
-        if re.search(r"\d", offer) or DENIALS.search(offer) or not {*DOUBTS.findall(offer)} <= OFFERED:
+        bare = CHOICE.sub(" ", offer)
+        is_safe = MORE.search(offer) and {*DOUBTS.findall(bare)} <= OFFERED
+        if re.search(r"\d", offer.replace("进1步", "")) or DENIALS.search(bare) or FIXES.search(bare) or not is_safe:
             break
-        offers.append(pieces.pop().strip(" *_\n")[1:])
+        offers.append(CHOICE.sub(" ", pieces.pop().strip(" *_\n")[1:]))
     rest = "".join(pieces)
     return rest if _capitals("\n".join(offers)) <= _capitals(rest) else answer
 
