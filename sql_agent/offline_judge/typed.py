@@ -138,10 +138,15 @@ BOUNDS = (  # how a question asks for a bound itself, not for something of the l
     ),
 )
 NOT = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question that offers both
+POLITE = re.compile(r"^(is|are|was|were|do|does|did|has|have|had|can|could|will|would|should) not\b")  # isn't it?
+NEGATIVE = re.compile(r"\b(?:not|never)\b|没(?=有)|从[不未]|(?<=是)不(?!是)")  # of what is asked
+LEAD = re.compile(rf"(?![有没])(?:{YES.pattern}|{NO.pattern})")
+ASIDE_ZH = re.compile(r"[^\W_]、[^\W_]{1,3}、(?=[\u4e00-\u9fff])")
 TWICE_DENIED = re.compile(r"\b(?:not|never) (?:been |being )?not\b|(?:并?不是|并[非不]|没有?|从?[不未])[不未没]有?")
 ASIDES = re.compile(
     r"^after [a-z]+ing\b|\bnot only\b|不[仅但光]|\b(?:that|this|the same) (?:day|night|date|week|month|year|time)\b"
 )
+UNSAYING = frozenset("any ever 会 曾 过 着".split())  # words of a sentence that says no more by them
 MAY = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no, a permission
 DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
 KNOWN_NAMES = {*f"{DAYS} sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split()}
@@ -578,12 +583,30 @@ def _forms(value: str, kind: AnswerType, asked: str, said: str) -> list[str]:
 
 
 def _polarity(said: str, asked: str) -> bool | None:
-    """What the answer says to a question of yes or no; None where it doubts, says both or speaks of something else."""
+    """What the answer says to a question of yes or no; None where it doubts, says both or speaks of something else.
+    To a question that denies ("does it never stop?") a yes says the same as a sentence that denies."""
     if re.search(r"[?？]", said):
         return None
+    asked = POLITE.sub(r"\1 ", NOT.sub(r"\1", asked))
+    for aside in ASIDE_ZH.findall(asked):  # 初二（1）班
+        asked, said = (text.replace(aside, aside.replace("、", " ")) for text in (asked, said))
+    if not NEGATIVE.search(asked):
+        return _verdict(_parts_of(said), asked)
+    asked, clauses = NEGATIVE.sub(" ", asked), _parts_of(said)
+    facts = [one for one in clauses if not LEAD.fullmatch(one)]
+    leads = {not NO.match(one) for one in clauses if LEAD.fullmatch(one)}
+    fact = _verdict(facts, asked) if facts else None
+    told = leads | ({not fact} if fact is not None else set())
+    return None if (facts and fact is None) or len(told) != 1 else told.pop()
+
+
+def _parts_of(said: str) -> list[str]:
+    return [one for one in map(str.strip, CLAUSE_END.split(said)) if one]
+
+
+def _verdict(clauses: Sequence[str], asked: str) -> bool | None:
+    """What the clauses say to a question that denies nothing."""
     verdicts: list[bool] = []
-    asked = NOT.sub(r"\1", asked)
-    clauses = [one for one in map(str.strip, CLAUSE_END.split(said)) if one]
     other_way = [COMPARES.search(asked) is not None and is_other_way(asked, one) for one in clauses]
     clauses = [_without_opposites(one, asked, one) for one in clauses]
     clauses = [_denied(one) if denies else one for one, denies in zip(clauses, other_way, strict=True)]
@@ -633,7 +656,8 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
     _, spans = _lexicon(asked).read(said)
     strange = [one[0] for a, b in spans for one in tokens(said[a:b]) if stem(one[0]) not in content]
     words = [one[0] for one in tokens(asked) if stem(one[0]) in content]
-    unknown = sum(_weight(one) for one in strange if not any(one_sense(one, other) for other in words))
+    strange = [one for one in strange if not (one in UNSAYING or any(one_sense(one, other) for other in words))]
+    unknown = sum(map(_weight, strange))
     is_echo = (len(told) > 1 or not said.isascii()) and bool(told) and spell(said) in spell(asked)
     is_frame = not lead and not is_echo and not FRAME.read(said)[1]
     is_done = is_echo and is_chinese_verb(said.strip())  # 招 of one character
@@ -646,6 +670,9 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
         return False
     if after is False and denied and not lead:
         return "frame"  # the same again
+    lacking = [stem(word) for word in re.findall(r"\bno ([a-z]{3,})", clause)]
+    if after and lacking and {*lacking} <= {stem(one) for one in strange}:  # free: no booking
+        return "frame"
     if after is not None and unknown and not denied and (is_statement or lead) and not NO.match(clause):
         return "frame"  # why it is so
     if not lead and is_statement and not unknown:

@@ -66,7 +66,7 @@ NUMBERED = re.compile(r"(?<=\d)(?<![^\W\d]\d)-(?=[a-z]{3})", re.I)  # a 45-minut
 AREA = re.compile(r"(?<=\d)( ?[cdkm]?m)[23]\b")  # after NFKC, also m²
 PER = re.compile(r"((?<![^\W\d])\d ?(?:[a-z]{0,9}|[\u4e00-\u9fff]{1,3}))/([a-z\u4e00-\u9fff])")  # 24/day, 24元/天
 SIGN = re.compile(r"(?<!\w)[-−](?=\d)")
-DASH = re.compile(r"(?<=[^\W\d]) +[-–—]+ +(?=\w)")  # between blanks: a stop, and no sign of a number
+DASH = re.compile(r"(?<=[^\W\d]|[*`]) +[-–—]+ +(?=\w)")  # between blanks: a stop, and no sign of a number
 COLON = re.compile(r"(?<=\d)\**:\** +(?=\**\d)")  # with a blank: of no time, but what a number has
 MONEY = re.compile(r"([^\S\n]?)(?:US|HK)?[$€£¥]\s?(?=-?\d)|(?<=\d) ?[$€£¥](?! ?\d)")
 CENTS = re.compile(r"(€ ?)?(?<![\d.,])(\d+(?:\.\d{3})*),(\d\d)(?!\d)((?(1)| ?(?:€|eur(?:os?)?\b)))", re.I)  # 1.234,50 €
