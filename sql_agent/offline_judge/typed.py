@@ -37,6 +37,7 @@ from sql_agent.offline_judge.slots import (
     stem,
 )
 from sql_agent.offline_judge.tables import is_swapped, is_torn
+from sql_agent.offline_judge.units import in_unit, unit_of
 from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTH, MONTHS, NUMBER, SCALES, TIME, plain
 from sql_agent.offline_judge.words import PHRASES, phrases
 from sql_agent.records import AnswerType
@@ -104,6 +105,16 @@ NONE = re.compile(  # is 0, of what the question counts: no "no idea"
     r"(?:\b(?:none|no|nobody|not (?:a single|any|one))\b(?: of (?:the|its|them)\b)?"
     r"|1[^\d\s]?[也都]没有?|没有?(?:.{0,4}任何|1[^\d\s])) ?([a-z]+|[\u4e00-\u9fff]{0,2})"
 )
+NOTHING = {"none", "nothing", "no", "nobody", "无", "没有"}  # as a truth: the query found no row
+FOUND_NO = re.compile(r"^.{0,60}\b(?:found|finds?|shows?|lists?) (?=no\b)")
+EMPTY = re.compile(
+    r"\b(?:no|0) (?:matching )?rows?\b|\bempty\b|没有?(?:返回|查询?到)(?:任何)?(?:记录|结果|数据)?|(?:结果|返回)为?空"
+)
+FEW = re.compile(r"\bnot (?:many|much|all|every|only|enough|quite)\b|不[多都全只]|没有?(?:多少|几)")
+SINGLE = re.compile(r"\b(?:a|one|1) (?:single|sole)\b")
+YEAR_MONTH = re.compile(r"(\d{4})(?:-|年)(\d{1,2})月?")
+FALLS = r"(?:\b(?:lost|fell|fall|drop|decrease|decline|down|fewer|less|reduc)|[减少降跌])[^\d,.;。\n]{0,24}?"
+SHARE = re.compile(r"(?<![\d.])(\d{1,9}) (?:out of|in|of(?: the)?) (\d{1,9})(?!\.?\d)|(?<!\d)(\d{1,9})分之(\d{1,9})")
 ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?)\b|[只仅]|唯1")  # of a part of a list
 ASKS_NAME = re.compile(r"\b(?:who(?:m|se)?|which)\b|[哪谁]")
 COPULA = re.compile(r"[是为叫由].?$")
@@ -144,7 +155,7 @@ LEAD = re.compile(rf"(?![有没])(?:{YES.pattern}|{NO.pattern})")
 ASIDE_ZH = re.compile(r"[^\W_]、[^\W_]{1,3}、(?=[\u4e00-\u9fff])")
 TWICE_DENIED = re.compile(r"\b(?:not|never) (?:been |being )?not\b|(?:并?不是|并[非不]|没有?|从?[不未])[不未没]有?")
 ASIDES = re.compile(
-    r"^after [a-z]+ing\b|\bnot only\b|不[仅但光]|\b(?:that|this|the same) (?:day|night|date|week|month|year|time)\b"
+    r"^after [a-z]+ing\b|\bnot only\b|不[仅但光]|\b(?:that|this|the same) (?:day|night|date|week|month|year|time)\b|[当那同][天日月年]|任何"
 )
 UNSAYING = frozenset("any ever 会 曾 过 着".split())  # words of a sentence that says no more by them
 MAY = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no, a permission
@@ -243,6 +254,10 @@ def typed_value(truth: Truth, *, question: str, answer: str) -> float:
         said = re.sub(verdict, lambda m: "\nyes\n" if m[1] else "\nno\n", said)  # (survived = 1)
         is_told = _polarity(said, asked) is (truth.values[0] == "yes")
         return float(is_told and not is_strange and not is_other_kind(asked, said))
+    if truth.values[0] in NOTHING and len(truth.values) == 1:
+        clauses = ["never" if _is_nothing(one, asked) else one for one in _parts_of(said)]
+        is_told = "never" in clauses and _verdict(clauses, asked) is False
+        return float(is_told and not is_strange and not is_other_kind(asked, said))
     told = _Told(truth, question, answer)
     if not told.order or not told.is_clean or is_strange:
         return 0.0
@@ -266,7 +281,9 @@ class _Told:
         n = len({*truth.values})
         answer = ENDS.sub(r"\1;", answer) if n == 1 else answer
         asked, said = plain(question), MARK.sub(lambda m: "\n" if int(m[1]) <= n > 1 else m[0], plain(answer))
-        said = NONE.sub(lambda m: _zero(m, asked), said) if truth.values == ("0",) else said
+        said = _with_zeros(said, asked) if truth.values == ("0",) else said
+        said = SINGLE.sub(" 1 ", said) if truth.values == ("1",) else said
+        said = _as_asked(said, asked, truth)
         self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind, asked, said)}
         self._known, self._lexicon = _lexicon("\n".join([asked, *truth.columns])), Lexicon(self._forms)
         said = _without_opposites(said, asked, self._shown(said))
@@ -464,10 +481,47 @@ def _unsaid(asked: str, said: str) -> tuple[str, str]:
     return asked[:end], asked[end : end + 2]
 
 
+def _with_zeros(said: str, asked: str) -> str:
+    """A text with 0 for each clause that says that there is none of what the question counts."""
+    said = NONE.sub(lambda m: _zero(m, asked), said)
+    ends = [0, *(end.end() for end in CLAUSE_END.finditer(said)), len(said)]
+    clauses = [(said[a:b], said[a:b].strip(" \n.:;,、。")) for a, b in pairwise(ends)]
+    return "".join(
+        one.replace(clause, " 0 ") if clause and len(clause) > 2 and _is_nothing(clause, asked) else one
+        for one, clause in clauses
+    )
+
+
 def _zero(match: re.Match[str], asked: str) -> str:
     counted = match[1]
     is_asked = stem(counted) in _content(asked) if counted.isascii() and counted else counted in asked
     return f" 0 {counted}" if is_asked else match[0]
+
+
+def _is_nothing(clause: str, asked: str) -> bool:
+    """Whether a clause says that what the question asks for is not there, or that a query found none."""
+    clause = FOUND_NO.sub("", clause)
+    if EMPTY.search(clause):
+        return not DOUBTS.search(clause) and not FRAME.read(EMPTY.sub(" ", clause))[1]
+    clause = re.sub(r"^no (?=\w)", "not ", clause)
+    return bool(DENIALS.search(clause)) and not FEW.search(clause) and _verdict([clause], asked) is False
+
+
+def _as_asked(said: str, asked: str, truth: Truth) -> str:
+    """A text with what it tells in another way of a number: one in eight for 12.5 percent, in its own unit, a fall."""
+    value = NUMBER.match(truth.values[0])
+    if truth.kind != "number" or len(truth.values) > 1 or not value:
+        return said
+    if re.search("percent|百分", f"{asked} {truth.values[0]} {' '.join(truth.columns)}") or " pct" in " ".join(truth.columns):
+        said = SHARE.sub(lambda m: f" {value[0]} percent " if _is_share(m, float(value[0])) else m[0], said)
+    if value[0][0] == "-":
+        said = re.sub(rf"({FALLS})(?={value[0][1:]}(?![.\d]))", r"\1 -", said)
+    return in_unit(said, unit_of(asked, truth.values[0], truth.columns), asked)
+
+
+def _is_share(match: re.Match[str], percent: float) -> bool:
+    part, whole = (int(match[1]), int(match[2])) if match[1] else (int(match[4]), int(match[3]))
+    return bool(whole) and abs(100 * part / whole - percent) < 1e-6
 
 
 def _turns(asked: str, said: str) -> bool:
@@ -579,7 +633,18 @@ def _forms(value: str, kind: AnswerType, asked: str, said: str) -> list[str]:
     if DATE.fullmatch(value) and value[:10] in said:  # beside which 05/03/1994 may be read
         year, month, day = value[:10].split("-")
         days += [f"{day} {month} {year}", f"{month} {day} {year}"]
-    return [value, SECONDS.sub(r"\1", value), *turned, *days, *in_full]
+    months = _months(*month.groups(), asked) if (month := YEAR_MONTH.fullmatch(value)) else []
+    marked = [f"{value}s"] if value in DAYS.split() else [f"v{value}"] if re.search("version|版本", asked) else []
+    return [value, SECONDS.sub(r"\1", value), *turned, *days, *months, *marked, *in_full]
+
+
+def _months(year: str, month: str, asked: str) -> list[str]:
+    """How to say a month of a year; without the year where the question has it."""
+    n, is_told = int(month), re.search(rf"(?<!\d){year}(?!\d)", asked) is not None
+    name, both = MONTHS[n - 1] if 1 <= n <= len(MONTHS) else month, (f"{year}-{n:02}", f"{year}-{n}", f"{n}-{year}")
+    full = [f"{one} {of}{year}" for one in (name, name[:3]) for of in ("", "of ")]
+    han = [f"{year}年{one}月{end}" for one in (n, f"{n:02}") for end in ("", "份")]
+    return [*both, *full, *han, *([name, name[:3], f"{n}月", f"{n}月份"] if is_told else [])]
 
 
 def _polarity(said: str, asked: str) -> bool | None:

@@ -28,6 +28,10 @@ SCALED = re.compile(r"(?<!\d)(\d+(?:\.\d+)?) ?(thousand\b|million\b|billion\b|[�
 DECIMAL = re.compile(r"(?<!\d)(?<!\d\.)(\d+)\.(\d+)(?!\.?\d)")
 BELOW_ZERO = re.compile(r"(?:\bminus |\bnegative |负)(\d[\d.]*)|(?<!\d)(?<!\d\.)(\d+(?:\.\d+)*(?: degrees)?) below 0\b")
 NO_NUMERAL = re.compile(r"(?<![期周拜])一(?=[共起样定般些下直列栏])|(?<=[同唯统])一")
+OCLOCK = re.compile(r"点(?=[一二三四五]?十[一二三四五六七八九]?分|零[一二三四五六七八九]分)")  # no decimal one
+QUARTER = re.compile(r"[点时]([一三13])刻")
+SUPERLATIVE = re.compile(r"\b(most [a-z]+|[a-z]{2,20}est) one\b", re.I)  # a thing, and no number
+COINS = re.compile(r"(?<![\d.])(\d{1,12}) (euros?|dollars?|pounds?) (?:and )?(\d\d?) (?:cents?|pence)\b")
 HALVES = (  # two and a half hours, half an acre; no half of a year, as in 上半年
     re.compile(r"(?<!\d)(\d+)(?:个半|([^\W\d]{1,2})半(?![\u4e00-\u9fff]))"),
     re.compile(r"(?<![\d上下前后大多过一])(半)(?=[个小天年月日亩斤里米吨升])"),
@@ -50,7 +54,7 @@ DATES = (
     re.compile(rf"{WEEKDAY}\b(?P<m>{MONTH}) ?(?:the )?(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[,; ]{{1,2}}(?P<y>\d{{4}})\b"),
 )  # fmt: skip
 DAY, HOUR = r"\d{4}-\d\d-\d\d", r"(?<![\d.])(?<!\d:)(?P<h>[01]?\d|2[0-3])"
-HALF = "[上下中]午|[晚早]上|凌晨"
+HALF = "[上下中]午|[晚早]上|凌晨|[清早]晨|傍晚"
 TIME = r"\d\dh\d\d(?:m\d\d)?"
 DATE = re.compile(rf"{DAY}(?: {TIME})?")
 AM = r" ?(?P<half>[ap]\.?m\b\.?)"
@@ -79,6 +83,7 @@ def plain(text: str) -> str:
     text = NO_NUMERAL.sub("", unicodedata.normalize("NFKC", text.replace("，", ";")).replace("零下", "负"))
     text = re.sub(r"(?<=[a-z])n['’]t\b", " not", re.sub(r"(?<=\w)['’](?=(?:s|re|ve|ll|d|m)\b)", " ", text, flags=re.I))
     text = re.sub(r"(?<=\w)['’](?=\w)", "", text)  # O'Brien is one word
+    text = SUPERLATIVE.sub(r"\1", QUARTER.sub(lambda m: f"时{45 if m[1] in '3三' else 15}分", OCLOCK.sub("时", text)))
     text = CENTS.sub(lambda m: f"{m[1] or ''}{m[2].replace('.', '')}.{m[3]}{m[4]}", text)
     text = COLON.sub(" = ", re.sub(r"(?<=\d[:,]\d\d)(?=[)）])", " ", text))  # no mark of an item
     text = NUMBERED.sub(" ", AREA.sub(r"\1", text)).replace("首次", "第1次")
@@ -92,6 +97,7 @@ def plain(text: str) -> str:
     text = MOMENT.sub(lambda m: f" {m[1] or m[4]} {m[2] or m[3]} ", text)
     text = re.sub(r"(?<!\d)(\d+)万(\d{4})(?!\d)", r"\1\2", text)
     text = SCALED.sub(lambda m: f"{Decimal(m[1]) * SCALES[m[2]]:f} ", NUMERAL.sub(_in_digits, text))
+    text = COINS.sub(lambda m: f"{m[1]}.{int(m[3]):02} {m[2]}", text)
     for pattern in HALVES:
         text = pattern.sub(lambda m: f"{0 if m[1] == '半' else m[1]}.5{(m.re.groups > 1 and m[2]) or ''}", text)
     text = LASTS.sub(lambda m: f"{60 * int(m[1]) + int(m[2])} minutes ", text)
@@ -110,7 +116,7 @@ def _unaccented(text: str) -> str:
 
 def _clock(match: re.Match[str]) -> str:
     half = match["half"] or match.groupdict().get("zh") or ""
-    hour = int(match["h"]) % 12 + 12 * (half[0] in "p下晚中") if half else int(match["h"])
+    hour = int(match["h"]) % 12 + 12 * (half[0] in "p下晚中傍") if half else int(match["h"])
     seconds = match.groupdict().get("s") or "00"
     return f" {hour:02}h{int(match['m'] or 30 * match[0].endswith('半')):02}{f'm{seconds}' if seconds != '00' else ''} "
 
