@@ -26,6 +26,7 @@ dollar/usd/美元/$ pound/gbp/英镑/£ yuan/cny/rmb/人民币/元 yen/日元 ce
 km/kilometre/kilometer/公里/千米 cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里 foot/feet/英尺 |
 hectare/ha/公顷 acre/英亩 亩 | minute/min/分钟 hour/小时/h second/sec/秒 | litre/liter/l ml/millilitre/milliliter/毫升
 | per_night/a_night/nightly/每晚 per_day/a_day/each_day/every_day/daily/每天/每日 per_week/a_week/weekly/每周
+per_fortnight/a_fortnight/fortnightly/每两周
 per_month/monthly/每月 per_year/a_year/yearly/annual/每年 | kilobyte/kb megabyte/mb/兆 gigabyte/gb terabyte/tb |
 watt/w/瓦 kilowatt/kw/千瓦 megawatt/mw/兆瓦 gigawatt/gw/吉瓦 hertz/hz/赫兹 khz/千赫 mhz/兆赫 ghz/吉赫
 | celsius/°c/摄氏度 fahrenheit/°f/华氏度 kelvin
@@ -38,7 +39,7 @@ west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明�
 本月/这个月 下月/下个月 | least/fewest/lowest/smallest/minimum/最低/最小/最少 average/avg/平均 the_total/the_sum
 highest/largest/biggest/greatest/maximum/max/最高/最大 | long/length/长度/全长 wide/width/宽度 deep/depth/深度
 high/tall/height/高度/身高 | average/avg/mean/平均 median/中位数 total/合计/总计/总和
-| last/latest/recent/newest/最近/最新
+| last/latest/recent/newest/最近/最新/最后/最后1次 earliest/第1次/最早
 """
 NEUTRAL = (
     "can could will would should not no or nor any some ever people person lack lacks missing without each every per "
@@ -81,6 +82,7 @@ _ALIKE = [
     [{_stems(plain(word.replace("_", " "))) for word in same.split("/")} for same in words.split()]
     for words in f"{UNITS}|{KINDS}".split("|")
 ]
+_TIMES = [words for words in _ALIKE if {"monday", "周 1", "january", "winter"} & set[str]().union(*words)]
 SAME = {word: same for words in _ALIKE for same in words for word in same}
 _UNITS = frozenset(_stems(plain(UNITS.replace("_", " "))).split())
 _KINDS = Lexicon(SAME)
@@ -105,6 +107,15 @@ def is_other_kind(asked: str, said: str) -> bool:
     new = {(word, "#" in number) for word, number in theirs if number not in numbers}
     new |= {(word, True) for word, number in theirs - ours if f" {number} " in spell(asked)}  # exchanged
     return any((word, f" {number} " in told) in new for word, number in ours - theirs if number != "a")
+
+
+def is_rivalled(value: str, asked: str, said: str) -> bool:
+    """Whether beside a value that is a day of the week, a month or a season another one is told."""
+    ours, theirs = ({word.strip() for *_, word in _KINDS.read(_stems(text))[0]} for text in (asked, said))
+    for words in _TIMES:
+        if any(_stems(value) in same for same in words):
+            return any(same & theirs - ours for same in words if _stems(value) not in same)
+    return False
 
 
 def opposites(asked: str, said: str) -> list[tuple[int, int, str]]:

@@ -32,6 +32,7 @@ from sql_agent.offline_judge.slots import (
     is_exchanged,
     is_other_kind,
     is_other_way,
+    is_rivalled,
     is_turned,
     opposites,
     stem,
@@ -41,7 +42,7 @@ from sql_agent.offline_judge.units import in_unit, unit_of
 from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTH, MONTHS, NUMBER, SCALES, TIME, plain
 from sql_agent.offline_judge.words import PHRASES, phrases
 from sql_agent.records import AnswerType
-from sql_agent.words.meanings import is_chinese_verb, one_sense, same_meaning
+from sql_agent.words.meanings import is_chinese_verb, is_chinese_word, one_sense, same_meaning
 
 MAX_CHARS, MAX_HAN, MAX_WORDS, MAX_ITEMS = 60, 24, 6, 30  # of a truth; longer ones are no values
 MAX_ITEM_WORDS, MAX_ITEM_TOKENS = 3, 8  # of a list within a cell
@@ -114,7 +115,7 @@ FEW = re.compile(r"\bnot (?:many|much|all|every|only|enough|quite)\b|不[多都�
 SINGLE = re.compile(r"\b(?:a|one|1) (?:single|sole)\b")
 YEAR_MONTH = re.compile(r"(\d{4})(?:-|年)(\d{1,2})月?")
 FALLS = r"(?:\b(?:lost|fell|fall|drop|decrease|decline|down|fewer|less|reduc)|[减少降跌])[^\d,.;。\n]{0,24}?"
-SHARE = re.compile(r"(?<![\d.])(\d{1,9}) (?:out of|in|of(?: the)?) (\d{1,9})(?!\.?\d)|(?<!\d)(\d{1,9})分之(\d{1,9})")
+SHARE = re.compile(r"(?<!\d)(?<!\d\.)(\d{1,9}) (?:out of|in|of(?: the)?) (\d{1,9})(?!\.?\d)|(?<!\d)(\d{1,9})分之(\d{1,9})")
 ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?)\b|[只仅]|唯1")  # of a part of a list
 ASKS_NAME = re.compile(r"\b(?:who(?:m|se)?|which)\b|[哪谁]")
 COPULA = re.compile(r"[是为叫由].?$")
@@ -312,6 +313,7 @@ class _Told:
         is_turned = self._is_negative and any(len(_denials(one)) > 1 for one in SENTENCE.split(said))  # and so have one
         money = (" ".join(["", *re.findall("[$€£]", text)]) for text in (question, answer))  # no part of plain numbers
         is_turned |= is_other_kind(asked + next(money), (shown := self._shown(said)) + next(money))
+        is_turned |= n == 1 and is_rivalled(truth.values[0], asked, said)
         asks = re.search(r"[?？]|(?<!#)\.\.|\.{3}|…", shown) is not None
         pairs, told = ([*pairwise(["", *spell(text).split()])] for text in (asked, shown))
         same = {one for one in pairs if one[0] not in _words()}  # above 30
@@ -427,7 +429,8 @@ class _Told:
                 is_told = behind[:1] not in (*"是为上里中",) or (not start and behind[:1] == following[:1])
                 is_there = (is_first and is_told) or (following and behind.startswith(following))
                 is_like = self._is_named and any(_alike(text, one) for one in self._truth.values)
-                if len(text) > 1 and ((gone and is_there) or is_like):
+                is_longer = self._is_named and end == first and COPULA.search(before) and not is_chinese_word(text)
+                if len(text) > 1 and ((gone and is_there) or is_like or (is_longer and len(text) < 4 and "的" not in text)):
                     return True
         return False
 
