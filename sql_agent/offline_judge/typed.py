@@ -21,6 +21,7 @@ from faker.providers.person.zh_CN import Provider
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FREE, NO, SOURCE, TALK, TITLES, YES
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import SYMBOL_OF
+from sql_agent.offline_judge.offers import cut_offers
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
 from sql_agent.offline_judge.slots import (
     ASKED as ASKED_FOR,
@@ -74,26 +75,6 @@ DAY_EN = re.compile(  # without its year
 DAY_ZH = re.compile(r"(?<![\d年])(?<![\d年] )\d{1,2}月\d{1,2}[日号]")
 DAYS = f"monday tuesday wednesday thursday friday saturday sunday sql {' '.join(MONTHS)}"
 LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut)\b|[缺闭]")  # as good as a denial
-PIECE = re.compile(r"[^.!?\n。！？]*[.!?\n。！？]+[\s*_]*|[^.!?\n。！？]+")
-ASIDE_OFFER = re.compile(r"[,，;；](?=\s*(?:如需|如果?您?还?需要?|if you(?:'d)? (?:need|want|like)\b))", re.I)
-OFFERS = re.compile(  # what the speaker may do next: "let me know if you need anything else"
-    r"[\s*_]*(?:(?:please |i |just )?"
-    r"(?:let me know|feel free|is there|if|would you|do you|want me|hope|happy to)\b|(?:shall|should|can|may) (?:i|we)\b"
-    r"|(?:i|we)(?:['’](?:d|ll)| can| could| would| will) (?:also|gladly|be|help|provide|list|show)\b"
-    r"|[如若希欢随]|[您你]?(?:是否|是不是|要不要|还有|还?[需想]要?)|(?:如?有)?需要|要不要|请[问随]|我[还也]?可以)",
-    re.I,
-)
-MORE = re.compile(
-    r"\b(?:else|help|assist|question|further|more|additional|detail|want|would you like|just let me know|(?:can|shall"
-    r"|should|may|could|will|would) (?:i|we|also)|like (?:me )?to|if (?:that|it)(?:['’]s| is| would be)? \w+)|帮|告[诉知]|[提疑]问|问题|联系|了解|[要我]再?(?:进1步|[把将为给查列导])|我来?[也还]?可以|[查察][看询]|其[他它]|可以再",
-    re.I,
-)
-FIXES = re.compile(  # the answer itself: "should I say rye?"
-    r"\b(?:say|be|mean|answer\w*|count|call|name|use|take|put|add|include|make it|correct|fix|change|replace|redo|recheck|re-?run"
-    r"|verify|confirm|double)\b|(?<!是不)(?<!您)是(?![否不])|[改换说答填写选指重]|当作|算[作成]|核[实对]|确认"
-)
-OFFERED = {"if", "or", "about", "could", "可以", "如果", "或", "疑", "?"}  # doubts that an offer has
-CHOICE = re.compile(r"要不要|是不是|是否|\b(?:csv|excel|json|pdf|sql)\b", re.I)  # of one who offers, and in what form
 OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
 # Doubts only beside a truth: "under the direction of", "boarded or left".
 NEAR = {"or", "或", "about", "around", "over", "under", "between", "above", "below", "before", "after"}
@@ -115,7 +96,9 @@ FEW = re.compile(r"\bnot (?:many|much|all|every|only|enough|quite)\b|不[多都�
 SINGLE = re.compile(r"\b(?:a|one|1) (?:single|sole)\b")
 YEAR_MONTH = re.compile(r"(\d{4})(?:-|年)(\d{1,2})月?")
 FALLS = r"(?:\b(?:lost|fell|fall|drop|decrease|decline|down|fewer|less|reduc)|[减少降跌])[^\d,.;。\n]{0,24}?"
-SHARE = re.compile(r"(?<!\d)(?<!\d\.)(\d{1,9}) (?:out of|in|of(?: the)?) (\d{1,9})(?!\.?\d)|(?<!\d)(\d{1,9})分之(\d{1,9})")
+SHARE = re.compile(
+    r"(?<!\d)(?<!\d\.)(\d{1,9}) (?:out of|in|of(?: the)?) (\d{1,9})(?!\.?\d)|(?<!\d)(\d{1,9})分之(\d{1,9})"
+)
 ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?)\b|[只仅]|唯1")  # of a part of a list
 ASKS_NAME = re.compile(r"\b(?:who(?:m|se)?|which)\b|[哪谁]")
 COPULA = re.compile(r"[是为叫由].?$")
@@ -156,9 +139,10 @@ LEAD = re.compile(rf"(?![有没])(?:{YES.pattern}|{NO.pattern})")
 ASIDE_ZH = re.compile(r"[^\W_]、[^\W_]{1,3}、(?=[\u4e00-\u9fff])")
 TWICE_DENIED = re.compile(r"\b(?:not|never) (?:been |being )?not\b|(?:并?不是|并[非不]|没有?|从?[不未])[不未没]有?")
 ASIDES = re.compile(
-    r"^after [a-z]+ing\b|\bnot only\b|不[仅但光]|\b(?:that|this|the same) (?:day|night|date|week|month|year|time)\b|[当那同][天日月年]|任何"
+    r"^after [a-z]+ing\b|\bnot only\b|不[仅但光]|\b(?:that|this|the same) (?:day|night|date|week|month|year|time)\b"
+    r"|[当那同][天日月年]|任何"
 )
-UNSAYING = frozenset("any ever 会 曾 过 着".split())  # words of a sentence that says no more by them
+UNSAYING = frozenset(["any", "ever", "会", "曾", "过", "着"])  # words of a sentence that says no more by them
 MAY = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no, a permission
 DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
 KNOWN_NAMES = {*f"{DAYS} sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split()}
@@ -430,23 +414,17 @@ class _Told:
                 is_there = (is_first and is_told) or (following and behind.startswith(following))
                 is_like = self._is_named and any(_alike(text, one) for one in self._truth.values)
                 is_longer = self._is_named and end == first and COPULA.search(before) and not is_chinese_word(text)
-                if len(text) > 1 and ((gone and is_there) or is_like or (is_longer and len(text) < 4 and "的" not in text)):
+                if len(text) > 1 and (
+                    (gone and is_there) or is_like or (is_longer and len(text) < 4 and "的" not in text)
+                ):
                     return True
         return False
 
 
 def _without_offer(answer: str) -> str:
-    """An answer without the offers at its end; with a number, a new name, denial or doubt one stays."""
-    pieces, offers = PIECE.findall(ASIDE_OFFER.sub("。", answer)), list[str]()
-    while pieces and OFFERS.match(pieces[-1]):
-        offer = plain(pieces[-1])
-        bare = CHOICE.sub(" ", offer)
-        is_safe = MORE.search(offer) and {*DOUBTS.findall(bare)} <= OFFERED
-        if re.search(r"\d", offer.replace("进1步", "")) or DENIALS.search(bare) or FIXES.search(bare) or not is_safe:
-            break
-        offers.append(CHOICE.sub(" ", pieces.pop().strip(" *_\n")[1:]))
-    rest = "".join(pieces)
-    return rest if _capitals("\n".join(offers)) <= _capitals(rest) else answer
+    """An answer without the offers at its end; with a new name one stays."""
+    rest, offers = cut_offers(answer)
+    return rest if _capitals(offers) <= _capitals(rest) else answer
 
 
 def _with_year(answer: str, asked: str) -> str:
@@ -512,14 +490,15 @@ def _is_nothing(clause: str, asked: str) -> bool:
 
 def _as_asked(said: str, asked: str, truth: Truth) -> str:
     """A text with what it tells in another way of a number: one in eight for 12.5 percent, in its own unit, a fall."""
-    value = NUMBER.match(truth.values[0])
-    if truth.kind != "number" or len(truth.values) > 1 or not value:
+    first = truth.values[0]
+    value = NUMBER.match(first)
+    if truth.kind != "number" or len({*truth.values}) > 1 or not value:
         return said
-    if re.search("percent|百分", f"{asked} {truth.values[0]} {' '.join(truth.columns)}") or " pct" in " ".join(truth.columns):
+    if re.search(r"percent|百分|\bpct\b", " ".join([asked, first, *truth.columns])):
         said = SHARE.sub(lambda m: f" {value[0]} percent " if _is_share(m, float(value[0])) else m[0], said)
     if value[0][0] == "-":
         said = re.sub(rf"({FALLS})(?={value[0][1:]}(?![.\d]))", r"\1 -", said)
-    return in_unit(said, unit_of(asked, truth.values[0], truth.columns), asked)
+    return in_unit(said, unit_of(asked, first, truth.columns), asked)
 
 
 def _is_share(match: re.Match[str], percent: float) -> bool:
@@ -636,7 +615,7 @@ def _forms(value: str, kind: AnswerType, asked: str, said: str) -> list[str]:
     if DATE.fullmatch(value) and value[:10] in said:  # beside which 05/03/1994 may be read
         year, month, day = value[:10].split("-")
         days += [f"{day} {month} {year}", f"{month} {day} {year}"]
-    months = _months(*month.groups(), asked) if (month := YEAR_MONTH.fullmatch(value)) else []
+    months = _months(month[1], month[2], asked) if (month := YEAR_MONTH.fullmatch(value)) else []
     marked = [f"{value}s"] if value in DAYS.split() else [f"v{value}"] if re.search("version|版本", asked) else []
     return [value, SECONDS.sub(r"\1", value), *turned, *days, *months, *marked, *in_full]
 

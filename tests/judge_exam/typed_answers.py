@@ -12,7 +12,9 @@ question; `later` is a third set, `office` and `second office` a fourth, `trade`
 fields, and wrong as a policy in training finds it; `turbine` and `held turbine`, halves by the hash of the question,
 have rows of two columns, ids that are numbers and times with dates; `loyalty` and `held loyalty`, halves likewise, have
 sides, rows and names exchanged; `market` and `held market`, halves likewise, are ten other fields in models' sentences;
-`observatory` and `held observatory`, halves likewise, are twelve more, one right and one wrong sentence a question.
+`observatory` and `held observatory`, halves likewise, are twelve more, one right and one wrong sentence a question;
+`ferry` and `held ferry`, halves by another hash of the question, are twelve more, with counts of none, questions that
+deny, other units and offers at the end.
 Guarantees: a pure function of the seed.
 """
 
@@ -24,6 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -40,13 +43,14 @@ from tests.judge_exam.typed_forms import days, lists, numbers, titled
 
 TEXT = tomllib.loads((Path(__file__).parent / "typed_sentences.toml").read_text(encoding="utf-8"))
 PARTS = [(part, language) for part, languages in TEXT.items() for language in languages]
-_OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB, _FIELDS, _TURBINE, _LOYALTY, _MARKET, _OBSERVATORY = (
+_OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB, _FIELDS, _TURBINE, _LOYALTY, _MARKET, *_LAST = (
     tomllib.loads((Path(__file__).parent / f"{file}_answers.toml").read_text(encoding="utf-8"))["ask"]
     for file in (
         *("written", "fresh", "later", "office", "trade", "reworded"),
-        *("club", "fields", "turbine", "loyalty", "market", "observatory"),
+        *("club", "fields", "turbine", "loyalty", "market", "observatory", "ferry"),
     )
 )
+_OBSERVATORY, _FERRY = _LAST
 WRITTEN: dict[str, list[dict[str, Any]]] = {
     **{"open": _OPEN[::2], "locked": _OPEN[1::2], "fresh": _FRESH[::2], "unread": _FRESH[1::2]},
     **{"later": _LATER, "office": [ask for ask in _OFFICE if "part" not in ask]},
@@ -67,6 +71,8 @@ WRITTEN: dict[str, list[dict[str, Any]]] = {
     "held market": [ask for ask in _MARKET if crc32(ask["question"].encode()) % 2],
     "observatory": [ask for ask in _OBSERVATORY if crc32(ask["question"].encode()) % 2 == 0],
     "held observatory": [ask for ask in _OBSERVATORY if crc32(ask["question"].encode()) % 2],
+    "ferry": [ask for ask in _FERRY if sha256(ask["question"].encode()).digest()[-1] % 2 == 0],
+    "held ferry": [ask for ask in _FERRY if sha256(ask["question"].encode()).digest()[-1] % 2],
 }
 
 
