@@ -23,14 +23,14 @@ BEGINS = re.compile(  # "let me know if you need anything else"
 )
 ACTS = re.compile(
     r"\b(?:else|help|assist|question|further|more|additional|detail|want|would you like|just let me know"
-    r"|(?:can|shall|should|may|could|will|would) (?:i|we|also)|like (?:me )?to"
+    r"|(?:can|shall|should|may|could|will|would) (?:i|we|also)|(?:i|we) (?:can|could|will|would)|like (?:me )?to"
     r"|if (?:that|it)(?:['’]s| is| would be)? \w)"
     r"|帮|告[诉知]|[提疑]问|问题|联系|了解|[要我]再?(?:进1步|[把将为给查列导])|我来?[也还]?可以"
     r"|[查察][看询]|其[他它]|可以再",
 )
 FIXES = re.compile(  # the answer itself: "should I say rye?"
-    r"\b(?:say|be|mean|answer\w*|count|call|name|use|take|put|add|include|make it|correct|fix|change|replace|redo"
-    r"|recheck|re-?run|verify|confirm|double)\b"
+    r"\b(?:say|(?<!would )be|mean|answer\w*|count|call|name|(?<!of )use|take|put|add|include|make it|correct|fix|change"
+    r"|replace|redo|recheck|re-?run|verify|confirm|double)\b"
     r"|(?<!是不)(?<!您)是(?![否不])|[改换说答填写选指重]|当作|算[作成]|核[实对]|确认"
 )
 DOUBTFUL = {"if", "or", "about", "could", "可以", "如果", "或", "疑", "?"}  # as every offer may be

@@ -484,8 +484,8 @@ def _is_nothing(clause: str, asked: str) -> bool:
     clause = FOUND_NO.sub("", clause)
     if EMPTY.search(clause):
         return not DOUBTS.search(clause) and not FRAME.read(EMPTY.sub(" ", clause))[1]
-    clause = re.sub(r"^no (?=\w)", "not ", clause)
-    return bool(DENIALS.search(clause)) and not FEW.search(clause) and _verdict([clause], asked) is False
+    is_denied = DENIALS.search(clause) and not FEW.search(clause)
+    return bool(is_denied) and _verdict([f",{clause}"], asked) is False  # what denies is no answer by itself
 
 
 def _as_asked(said: str, asked: str, truth: Truth) -> str:

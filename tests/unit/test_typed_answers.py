@@ -318,7 +318,7 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
     lies = [one.value for one in told if one.why not in ("right", "part")]
     shares = {"reworded en": 0.92, "reworded zh": 0.73, "against club en": 0.83, "against club zh": 0.9}
     shares |= {"held fields zh": 0.84, "held turbine zh": 0.9, "held loyalty zh": 0.75, "held market en": 0.91}
-    shares |= {"held observatory zh": 0.92}
+    shares |= {"held observatory zh": 0.92, "held ferry en": 0.91, "held ferry zh": 0.89}
     paid = shares.get(f"{part} {language}", 0.93)
     assert sum(value >= 0.9 for value in right) >= paid * len(right)
     floors = {
@@ -334,6 +334,7 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
         "held loyalty zh": 0.91,
         "held observatory en": 0.9,
         "held observatory zh": 0.92,
+        "held ferry en": 0.92,
     }
     least = floors.get(f"{part} {language}", 0.93)
     assert sum(value <= 0.1 for value in lies) >= least * len(lies)
@@ -592,6 +593,16 @@ def earned(question: str, cells: Sequence[str], answer: str) -> float:
         ("Would you like to know about dogs?", 1),
         ("Feel free to ask if you want to dig deeper.", 1),
         ("Just let me know!", 1),
+        ("Shall I draw them as CSV?", 1),
+        ("I could also list their names if that would be of use.", 1),
+        ("If you like, I can show the dogs.", 1),
+        ("要不要我把猫的名字也列出来？", 1),
+        ("您是否想查看狗的数量？", 1),
+        ("Should I say six?", 0),
+        ("Should I make it a dozen?", 0),
+        ("Do you want another answer instead?", 0),
+        ("要不要我改成别的数？", 0),
+        ("需要我再核实吗？", 0),
         ("Let me know if you want to see Ivan Calloway.", 0),
         ("Would you like to hear that it is not so?", 0),
         ("Let me know if you need more, since this is not right.", 0),
@@ -603,6 +614,45 @@ def earned(question: str, cells: Sequence[str], answer: str) -> float:
 def test_an_offer_at_the_end_costs_nothing_and_hides_nothing(end: str, value: int) -> None:
     found = grade(question="How many cats live here?", reference="", evidence=["5"], answer=f"5 cats live here. {end}")
     assert found and found.value == value
+
+
+@pytest.mark.parametrize(
+    ("question", "cell", "answer", "value"),
+    [
+        ("Does the shop never close?", "no", "No, the shop does close.", 1),
+        ("Does the shop never close?", "no", "The shop never closes.", 0),
+        ("Does the shop never close?", "no", "No, the shop never closes.", 0),
+        ("Doesn't the museum sell maps?", "yes", "Yes, it does.", 1),
+        ("Doesn't the museum sell maps?", "yes", "No, it doesn't.", 0),
+        ("这家店从不打烊吗？", "no", "不，这家店会打烊。", 1),
+        ("这家店从不打烊吗？", "no", "是的，这家店从不打烊。", 0),
+        ("Is the hall free on Monday?", "yes", "Yes – I found no booking for it.", 1),
+        ("Which guides speak Basque?", "none", "No guide speaks Basque.", 1),
+        ("Which guides speak Basque?", "none", "No guide speaks Basque, except Iker.", 0),
+        ("哪些导游会说藏语？", "无", "查询没有返回记录：没有导游会说藏语。", 1),
+        ("哪些导游会说藏语？", "无", "没有导游会说蒙古语。", 0),
+        ("How many fires were there in 2021?", "0", "There were no fires in 2021.", 1),
+        ("How many fires were there in 2021?", "0", "There were not many fires in 2021.", 0),
+        ("How many bears live in the zoo?", "1", "There is a single bear in the zoo.", 1),
+        ("How many bears live in the zoo?", "1", "There is not a single bear in the zoo.", 0),
+        ("How long is the tunnel in km?", "2.5", "The tunnel is 2.5 km (2500 m) long.", 1),
+        ("How long is the tunnel in km?", "2.5", "The tunnel is 2.5 m long.", 0),
+        ("这座桥长多少米？", "1200", "这座桥长1.2公里。", 1),
+        ("这座桥长多少米？", "1200", "这座桥长1200公里。", 0),
+        ("What percentage of tickets was refunded?", "25", "One in four tickets was refunded, i.e. 25%.", 1),
+        ("What percentage of tickets was refunded?", "25", "One in five tickets was refunded.", 0),
+        ("Which month had the most visitors?", "2022-08", "August 2022 had the most visitors.", 1),
+        ("Which month had the most visitors?", "2022-08", "August 2021 had the most visitors.", 0),
+        ("末班车几点发车？", "22:10", "晚上十点十分发车。", 1),
+        ("末班车几点发车？", "17:45", "下午五点三刻发车。", 1),
+        ("末班车几点发车？", "22:10", "上午十点十分发车。", 0),
+        ("Which dish is the cheapest?", "Lentil soup", "The cheapest one is the lentil soup.", 1),
+        ("On which weekday is the market held?", "Monday", "It is held on Mondays.", 1),
+        ("On which weekday is the market held?", "Monday", "It opens on Monday and ends on Tuesday.", 0),
+    ],
+)
+def test_none_one_months_times_and_other_units(question: str, cell: str, answer: str, value: float) -> None:
+    assert earned(question, [cell], answer) == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
