@@ -37,6 +37,7 @@ TITLE = re.compile(  # what the reference tells of its thing
     r"(?<!目)的([^,;。:、\d]{2,6}?)(?:主?要?[是为:]|包括|如下|中)|\b(?:the|its) ([a-z]{4,}(?: [a-z]{4,})?)(?= of )"
 )
 MODAL = re.compile(r"(?<![功性机可])能|可以")
+PERMITS = re.compile(r"\b(?:can|could|may|must|should|shall)\b")
 JUDGING = re.compile(rf"{DENYING.pattern}|[禁忌慎停]|避免|{MODAL.pattern}")
 MIN_DENYING_RUN, MIN_OWN_CHARS = 4, 4
 COUNTERS = "种个款项条类点"
@@ -49,8 +50,8 @@ class Exam:
     clause begins; `wholes` are texts of many facts, `own` the reference's clauses, `prose` what it says in other words
     (its texts -> what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns
     of its tables: a heading -> the items under it), `headings` all of these; `items` are the facts and, found by
-    `beside`, what else the evidence says; `is_verdict` says whether yes or no is asked, and `verdict` which; `times`
-    counts how often the evidence says a word, `lexicon` holds facts and free words, `echoes` those of the question."""
+    `beside`, what else the evidence says; `is_verdict`: yes or no is asked, `verdict` is which of them; `times` counts
+    how often the evidence says a word, `lexicon` holds facts and free words, `echoes` those of the question."""
 
     question: str
     reference: str
@@ -98,8 +99,8 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         facts = [Fact((core, item), n) for n, items in enumerate(record) for _, item in items if (core := own[item])]
     else:
         subjects = {item for label, item in told if not label} & {*_cells_asked(question, cells)}
-        said = {item: core for item, core in own.items() if item not in subjects}
-        facts = _asked(question, said or own, record, cells, Lexicon({*free, *_relations(question), *shared}))
+        quoted = {item: core for item, core in own.items() if item not in subjects}
+        facts = _asked(question, quoted or own, record, cells, Lexicon({*free, *_relations(question), *shared}))
     is_quote = {fact.forms[0] for fact in facts} <= {*own, *own.values()}
     bare_words = Lexicon(CLOSED)
     naming = Lexicon(part for part in parts(question) if bare_words.read(part)[1])
@@ -262,8 +263,8 @@ def _named(reference: str, asked: Lexicon) -> list[Item]:
 def _outer(text: str) -> Iterator[str]:
     """The headings of labels, and those of lines."""
     for clause in re.split(f"{SENTENCE_END.pattern}|{ITEM_END.pattern}", text):
-        *above, item = LABEL_END.split(clause)
-        yield from above[:-1] if item else above
+        *labels, item = LABEL_END.split(clause)
+        yield from labels[:-1] if item.strip() else labels
 
 
 def _is_evidence(own: dict[str, str], known: set[str]) -> bool:
@@ -309,11 +310,9 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
     if own and said is not None:
         said = {word for word in said if word not in spell(question)} | {*map(spell, (*own, *own.values()))}
         quoted = [fact for fact in facts if spell(fact.forms[0]) in said]
-        titles = {
-            (n, items[0][1]) for n, items in enumerate(record) if items[1:] and spell(items[0][1]) in spell(question)
-        }
-        titles |= headers
-        return [fact for fact in quoted if (fact.section, fact.forms[0]) not in titles] or quoted
+        alone = {n for n, items in enumerate(record) if not items[1:]}  # which may be a name or what is asked of one
+        asked = [one for one in quoted if one.section in alone or spell(one.forms[0]) not in spell(question)] or quoted
+        return [fact for fact in asked if (fact.section, fact.forms[0]) not in headers] or asked
     asked = [f for f in facts if not f.forms[0].isdecimal() and spell(f.forms[0]) not in spell(question)]
     asked = [fact for fact in asked if (fact.section, fact.forms[0]) not in headers] or asked or facts
     return _of_parts(question, record, cells, asked) or asked
@@ -353,7 +352,13 @@ def _echoes(question: str) -> Iterator[str]:
         for run in (clause, *parts(clause)):
             at = clause.find(run)
             is_cut = sign and at > sign.start() and "的" not in clause[sign.start() : at]
-            if not is_cut and not MODAL.search(run) and (len(run) >= MIN_DENYING_RUN or not DENYING.search(run)):
+            is_asked = verdicts.is_asked(question) and PERMITS.search(run)
+            if (
+                not is_cut
+                and not is_asked
+                and not MODAL.search(run)
+                and (len(run) >= MIN_DENYING_RUN or not DENYING.search(run))
+            ):
                 yield run
 
 

@@ -100,7 +100,8 @@ def grade(
     if exam and spell(normalise(answer)) == spell(normalise(reference)):  # in whatever words it is told
         quoted = ReferenceVerdict(1.0, 1.0, [], [])
     is_quote = quoted and not quoted.foreign and quoted.value > value
-    return quoted if not typed or is_quote or (exam and exam.names) else typed
+    is_verdict = exam and exam.verdict is not None and looks != "yes_no"  # a clause that answers yes or no
+    return quoted if not typed or is_quote or (exam and exam.names) or is_verdict else typed
 
 
 @functools.lru_cache(maxsize=1024)

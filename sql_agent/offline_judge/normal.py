@@ -24,12 +24,18 @@ UNIT = re.compile(rf"(?<=[\d/])[ \t]*({UNITS})(?![a-z])")
 # The mark of an item is layout: ①, (1) and 1. before something that is no digit; at a line's start before anything.
 ITEM_MARK = re.compile(
     r"[\u2460-\u2473]"
-    r"|(?:^(?:[ \t]*[-+•·][ \t]+)?|(?<=[;；。:：,，|])|(?<=[.;:,!?。；|] ))"
+    r"|(?:^(?:[ \t]*[-+•·][ \t]+)?|(?<=[;；。:：,，|])|(?<=[.;:,!?。；：|] ))"
     r"(?:[(（]\d{1,2}[)）]|\d{1,2}[.．)）、])(?:[ \t]*(?=[^\s\d])|[ \t]+(?=\S))"
+    r"|(?:^[ \t]*|(?<=[.;:!?。；：|] ))[a-j][)）](?=[ \t]*\S)"
     r"|^[ \t]*(?:\d{1,2}[.．)）、]|[-+•·])[ \t]+(?=\S)"
     r"|^[ \t]*[(（]\d{1,2}[)）](?=[ \t]*\S)"
     r"|^[ \t]*(?:[(（][一二三四五六七八九十]{1,3}[)）]|[一二三四五六七八九十]{1,3}[、.．])",
     re.MULTILINE,
+)
+CONNECTIVE = re.compile(  # before a sentence it counts like a mark
+    r"(?:^|(?<=[.;:!?] ))(?:first|second|third|next|final|last)(?:ly)?, "
+    r"|(?:^|(?<=[.;:!?] ))(?:also|moreover|furthermore|besides|in addition|additionally), ",
+    re.MULTILINE | re.IGNORECASE,
 )
 SECTION = re.compile(r"^([ \t]*(?:[#*]+[ \t]*)?)(\d{1,2})\.(\d{1,2})[.、]?[ \t]+(?=\S)", re.MULTILINE)  # 2.1, 2.2
 QUOTED = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)  # Markdown's
@@ -54,16 +60,16 @@ BLOCK = re.compile(
     rf"</?(?:p|div|br|li|ul|ol|d[ltd]|tr|t[dh]|table|thead|tbody|h[1-6]|hr|section|pre|center|img){ATTRIBUTES}", re.I
 )
 HEADING = re.compile(r"</h[1-6]>(?:\s|<[^<>/]*>)*|[:：]?】[:：]?", re.I)
-BOLD_HEADING = re.compile(  # a block of its own before a list or a table
-    r"(?:^|(?<=[>\n]))[ \t]*<(strong|b)\b[^<>]*>([^<>]{1,40})</\1>\s*(?:</(?:p|div)>\s*)?(?=<(?:ul|ol|dl|table|div|p)\b"
-    r"(?![^<>]*>\s*<(?:strong|b)\b))",
+BOLD_HEADING = re.compile(  # a block or a line of its own before a list, a table or text
+    r"(?:^|(?<=[>\n]))[ \t]*<(strong|b)\b[^<>]*>([^<>]{1,40})</\1>\s*(?:</(?:p|div)>\s*)?"
+    r"(?=<(?:ul|ol|dl|table|div|p|br)\b(?![^<>]*>\s*(?:<(?:strong|b|br)\b|$)))",
     re.I,
 )
 TABLE_NUMBER = re.compile(r"(<tr\b[^<>]*>\s*<t[dh]\b[^<>]*>)\s*\d{1,2}[.、]?\s*(?=</t[dh]>\s*<t[dh]\b)", re.I)
 RANGE = re.compile(r"(?<=\d)[ \t]*[~–—至到-][ \t]*(?=\d)")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 DASH = re.compile(r"(?<=\w) [-–—]+ (?=[^\W\d])")  # between words, and none within one
-BLANKS = re.compile(r"[^\S\n]")
+BLANKS = re.compile(r"[^\S\n]+")
 BLANK = re.compile(rf"(?<![{LATIN}]) | (?![{LATIN}])")  # others part words of letters, or numbers
 _simplify = opencc.OpenCC("t2s")
 
@@ -81,7 +87,7 @@ def normalise(text: str) -> str:
     text = BLANKS.sub(" ", HEADING.sub(":\n", BOLD_HEADING.sub(r"\2:", text)))
     text = BLOCK.sub("\n", INLINE.sub("", text)).replace("【", "\n")
     text = _without_section_numbers(QUOTED.sub("", PICTURE.sub(" ", text)))
-    text = ROW_NUMBER.sub("", ITEM_MARK.sub("\n", LABEL_NOTE.sub(r" \1", text)))
+    text = ROW_NUMBER.sub("", CONNECTIVE.sub("\n", ITEM_MARK.sub("\n", LABEL_NOTE.sub(r" \1", text))))
     text = unicodedata.normalize("NFKC", text.replace("，", ";"))
     text = "".join(char for char in text if unicodedata.category(char) not in ("Cf", "Cs")).lower()
     text = NUMERAL.sub(_in_digits, _simplify.convert(text))

@@ -70,13 +70,21 @@ def rows(text: str) -> list[list[list[str]]]:
         lines = re.split(r"<tr\b[^>]*>", table.split("</table", 1)[0], flags=re.I)[1:]
         fields = [re.split(r"<t[dh]\b[^>]*>", line, flags=re.I)[1:] for line in lines]
         has_header = bool(lines) and re.search(r"<th\b", lines[0], re.I) and not re.search(r"<td\b", lines[0], re.I)
-        found.append(fields if has_header else [[], *fields])
+        found.append(fields if has_header or _is_headed(fields) else [[], *fields])
     for is_table, block in groupby(text.split("\n"), lambda line: line.count("|") > 1):
         lines = [line.strip().strip("|").split("|") for line in block] if is_table else []
         rules = [n for n, line in enumerate(lines) if all(RULE.fullmatch(field) for field in line)]
         if lines:
-            found.append([line for n, line in enumerate(lines) if n not in rules] if rules == [1] else [[], *lines])
+            lines = [line for n, line in enumerate(lines) if n not in rules or rules != [1]]
+            found.append(lines if rules == [1] or _is_headed(lines) else [[], *lines])
     return found
+
+
+def _is_headed(lines: list[list[str]]) -> bool:
+    """Whether a first row without numbers stands above a column of them."""
+    if len(lines) < 3 or any(re.search(r"\d", re.sub(r"[(（].*?[)）]", "", field)) for field in lines[0]):
+        return False
+    return any(all(re.search(r"\d", field) for field in column[1:]) for column in list(zip(*lines, strict=False))[1:])
 
 
 def ties(text: str, items: Callable[[str], list[str]]) -> tuple[list[Tie], list[Tie]]:

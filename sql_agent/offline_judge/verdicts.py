@@ -21,10 +21,10 @@ ASKS = re.compile(
 CHOOSES = re.compile(r"什么|哪|多少|怎|如何|几|谁|还是|或|\b(?:or|what|where|how|why)\b")
 SAYS = (
     r"(?:所以|因此|故)?(?:答案|结论)[是为]?"
-    r"|(?:(?:so|thus|therefore|hence),? )?(?:the |my )?(?:final )?(?:answer|conclusion) is "
+    r"|(?:(?:so|thus|therefore|hence),? )?(?:the |my )?(?:final )?(?:answer|conclusion) is"
 )
 VERDICT = re.compile(
-    rf"(?:^|(?<={CLAUSES}))\s*(?:{SAYS})?"
+    rf"(?:^|(?<={CLAUSES}))\s*(?:(?:{SAYS}) ?:? ?)?"
     rf"(?:(yes(?![a-z])|是的|(?:{YES.pattern})(?=\s*(?:{CLAUSES}|$)))|(?:{NO.pattern})(?=\s*(?:{CLAUSES}|$)))"
 )
 DENIES = re.compile(rf"{DENYING.pattern}|cannot|[禁忌]|避免|\bavoid")
@@ -33,37 +33,9 @@ CLAUSE_END = re.compile(
     r"[,;:。.!?\n]+(?!\d)"
     r"|\b(?:and|but) (?=(?:can(?:not)?|may|must|should|do|does|is|are|will|not|never|requires?|needs?)(?![a-z]))"
 )
-VAGUE = [
-    "a",
-    "an",
-    "the",
-    "of",
-    "in",
-    "on",
-    "to",
-    "be",
-    "is",
-    "are",
-    "do",
-    "does",
-    "for",
-    "and",
-    "at",
-    "by",
-    "it",
-    "its",
-    "with",
-    "that",
-    "的",
-    "了",
-    "人",
-    "者",
-    "是",
-    "有",
-    "在",
-    "和",
-    "用",
-]
+VAGUE = frozenset("的了人者是有在和用") | {
+    *re.findall("[a-z]+", "a an the of in on to be is are do does for at by it its with")
+}
 
 
 def is_asked(question: str) -> bool:
