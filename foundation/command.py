@@ -25,10 +25,7 @@ from typer.core import TyperCommand, TyperGroup
 from foundation.environment import HOME
 from foundation.errors import AgentGRPOError
 
-STATUSES = (
-    "Exit status of every command: 0 done; 1 it failed, or something was left undone or unscored; 2 wrong input; 130 "
-    "interrupted (Ctrl-C, SIGTERM)."
-)
+STATUSES = "Exit status of every command: 0 done; 1 it failed; 2 wrong input; 130 interrupted (Ctrl-C, SIGTERM)."
 # Names that flags have in scripts of before and of others, and the names of today.
 OLD_NAMES = {
     "--model-path": "--model",
