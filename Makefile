@@ -6,7 +6,6 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
-PORT ?= 9999
 ARGS ?= --ci-fast
 FOLDER ?= .cache/reward_model
 SHAPE ?= qwen3
@@ -36,8 +35,8 @@ tiny: data  ## build and warm-start the tiny policy (SEED=n)
 reward-model: setup  ## train and calibrate the small reward model (FOLDER=.cache/reward_model)
 	@bash utils/train_reward_model.sh $(FOLDER)
 
-train: setup  ## train one step: store, data, model, GRPO, summary (ARGS="--ci", PORT=9999)
-	@.venv/bin/agentgrpo train --set store.port=$(PORT) $(ARGS)
+train: setup  ## train one step: store, data, model, GRPO, summary (ARGS="--ci")
+	@.venv/bin/agentgrpo train $(ARGS)
 
 demo: setup  ## train the tiny policy and measure it before and after (SEED=n)
 	@.venv/bin/agentgrpo demo --seed $(or $(SEED),1)

@@ -17,7 +17,6 @@ from typing import Annotated
 
 import typer
 
-from foundation.net import free_port
 from sql_agent.commands.demo import RUN_LINE
 from sql_agent.commands.demo import run as run_command
 from sql_agent.config.losses import PRESETS
@@ -36,8 +35,7 @@ def trained(loss: str, settings: list[str]) -> Path:
     flags = [word for setting in settings for word in ("--set", setting)]
     name = ["--set", f"optim.loss={loss}", "--set", f"logging.experiment={loss.rpartition(':')[2]}"]
     command = [sys.executable, "-m", "sql_agent", "train", "--recipe", "losses"]
-    place = ["--set", f"store.port={free_port()}"]
-    return Path(run_command(*command, *place, *name, *flags).removeprefix(RUN_LINE))
+    return Path(run_command(*command, *name, *flags).removeprefix(RUN_LINE))
 
 
 def validation(run: RunData, step: int) -> dict[str, float]:

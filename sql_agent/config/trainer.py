@@ -110,12 +110,21 @@ class StoreConfig(Node):
         ge=0,
         description="the store deletes spans of ended rollouts this many steps and validations after theirs; 0: never",
     )
-    port: int = Field(default=4747, ge=1, le=65535, description="port of the managed store")
+    port: int = Field(
+        default=0,
+        ge=0,
+        le=65535,
+        description="port of the managed store; 0: a free one (4747 where `AGL_CURRENT_ROLE` names one half of a run)",
+    )
     proxy_host: str = Field(
         default="127.0.0.1",
         description="interface of the LLM proxy; another one, for runners elsewhere, needs AGL_STORE_TOKEN",
     )
     proxy_port: int = Field(default=0, ge=0, le=65535, description="port of the LLM proxy; 0: a free one")
+
+    def port_in(self, role: str) -> int:
+        """Where the managed store listens; 0: anywhere, as no process but this one's has to know."""
+        return self.port or (0 if role == "both" else 4747)
 
 
 class LoggingConfig(Node):

@@ -11,6 +11,7 @@ from typing import Any
 
 from agl_plugin.options import DaemonOptions
 from foundation import run_folder
+from foundation.net import free_port
 from sql_agent.config import RolloutConfig, StoreConfig
 from sql_agent.scoring.groups import grader_of
 from sql_agent.scoring.registry import ScoringContext
@@ -22,7 +23,7 @@ def make_store(config: StoreConfig, *, run_dir: Path | None) -> Any:
 
     address = config.external_address
     if address or not run_dir:
-        place = address or f"http://localhost:{config.port}"
+        place = address or f"http://localhost:{config.port_in('runner')}"
         return StoreClient(place, patience_s=config.patience_s)
     if config.mongo_uri:
         from agentlightning.store.mongo import MongoLightningStore
@@ -57,7 +58,7 @@ def make_trainer(
         strategy=SupervisedExecution(
             role=role,  # pyright: ignore[reportArgumentType]
             n_runners=rollout.n_runners,
-            server_port=None if os.environ.get("AGL_SERVER_PORT") else store.port,
+            server_port=None if os.environ.get("AGL_SERVER_PORT") else store.port_in(role) or free_port(),
         ),
     )
 

@@ -98,8 +98,7 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console, python: P
 
     def check(_checkpoint: str) -> None:
         preflight.check_packages()
-        if role != "runner":
-            preflight.check_store_port(config.store)
+        preflight.check_store_port(config.store, role=role)
 
     check_verl(config)
     if config.optim.teacher and not config.optim.teacher.startswith("http"):

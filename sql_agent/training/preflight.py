@@ -83,13 +83,12 @@ def checkpoint_bytes(trainer: TrainerConfig, weights: float, *, lora: bool) -> f
     return weights * factor * (trainer.keep_checkpoints + 2) if trainer.save_every > 0 else 0
 
 
-def check_store_port(store: StoreConfig) -> None:
+def check_store_port(store: StoreConfig, *, role: str) -> None:
     """The port of the store that this run is to serve is free: what starts it would name neither port nor remedy."""
-    if store.external_address:
+    chosen, port = store.port_in(role), os.environ.get("AGL_SERVER_PORT", "")
+    if store.external_address or role == "runner" or not (port or chosen):
         return
-    set_by, port = "AGL_SERVER_PORT", os.environ.get("AGL_SERVER_PORT", "")
-    if not port:
-        set_by, port = "store.port", str(store.port)
+    set_by, port = ("AGL_SERVER_PORT", port) if port else ("store.port", str(chosen))
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise UserError(f"{set_by} = {port!r}: not a port; give a number from 1 to 65535")
     host = os.environ.get("AGL_SERVER_HOST", "localhost")

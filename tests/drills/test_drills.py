@@ -15,7 +15,6 @@ import pytest
 
 from foundation import run_folder
 from foundation.files import read_lines
-from foundation.net import free_port
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from tests.drills.conftest import SMALL, START_S, Training, gone, taken, training, until
 
@@ -146,7 +145,7 @@ def test_one_ctrl_c_ends_in_order(tmp_path: Path) -> None:
 def test_a_terminated_run_with_a_store_of_its_own_ends_whole(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     settings = [*SMALL, "--set", "trainer.max_steps=50", "--set", f"trainer.runs_dir={runs}"]
-    command = [sys.executable, "-m", "sql_agent", "train", "--set", f"store.port={free_port()}", *settings]
+    command = [sys.executable, "-m", "sql_agent", "train", *settings]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     run = Training(process=process, runs=runs)
     run.wait_for("train", 1)

@@ -24,7 +24,6 @@ from agl_plugin.update.adapter import turns_of
 from agl_plugin.update.rows import PREFIX_MISMATCH, Limits, Row, rows_of_turns
 from foundation import run_folder
 from foundation.files import read_lines
-from foundation.net import free_port
 from recipes.full_shape.model import FOLDERS, Shape, n_layers_of
 from recipes.full_shape.vocabulary import RANKS, WHEELS, qwen_tokenizer
 from sql_agent.agent.endpoint import LLMEndpoint
@@ -165,8 +164,6 @@ def test_a_step_at_full_shape(shape: Shape, tmp_path: Path) -> None:
         "-m",
         "sql_agent",
         "train",
-        "--set",
-        f"store.port={free_port()}",
         *settings,
         *MORE[shape],
     ]

@@ -18,7 +18,6 @@ import pytest
 
 from foundation import run_folder
 from foundation.files import read_lines
-from foundation.net import free_port
 from sql_agent.config import RECIPES, ROOT, TrainConfig, build_config, data_path, load_recipe
 from tests.gpu.conftest import need_gpus
 
@@ -51,7 +50,7 @@ def step(recipe: str, runs: Path, *settings: str) -> dict[str, Any]:
     """The metrics of one step. Rewards are flat where a model fails all questions: the gap is measured even then."""
     config = gpu_recipes()[recipe]
     arguments = ["--recipe", recipe, "--model", model_of(config), *SMALL, "--set", f"trainer.runs_dir={runs}"]
-    command = [sys.executable, "-m", "sql_agent", "train", "--set", f"store.port={free_port()}", *arguments, *settings]
+    command = [sys.executable, "-m", "sql_agent", "train", *arguments, *settings]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=STEP_S, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     (folder,) = runs.iterdir()

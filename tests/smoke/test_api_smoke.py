@@ -15,7 +15,6 @@ import pytest
 from nbclient import NotebookClient
 
 from foundation.files import write_lines
-from foundation.net import free_port
 from sql_agent import api
 from sql_agent.api.calls import run_process
 from sql_agent.config import COMMAND, ROOT
@@ -39,8 +38,8 @@ def figures(run: api.Run) -> dict[str, Any]:
 def test_a_call_and_a_command_and_a_second_call_measure_the_same(tmp_path: Path) -> None:
     """One rollout after the other: vLLM's samples depend on which requests it has at once."""
     same: dict[str, Any] = {"rollout.runner_concurrency": 1, "trainer.runs_dir": str(tmp_path)}
-    calls = [api.train("smoke_cpu", ci_fast=True, quiet=True, **{"store.port": free_port()}, **same) for _ in range(2)]
-    flags = ["--recipe", "smoke_cpu", "--ci-fast", "--set", f"store.port={free_port()}"]
+    calls = [api.train("smoke_cpu", ci_fast=True, quiet=True, **same) for _ in range(2)]
+    flags = ["--recipe", "smoke_cpu", "--ci-fast"]
     typed = [part for key, value in same.items() for part in ("--set", f"{key}={value}")]
     runs = [*calls, run_of("train", *flags, *typed)]
     assert len({run.folder for run in runs}) == 3

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from foundation.net import free_port
 from sql_agent.config import ROOT, ModelConfig
 from sql_agent.serving.models import model_folder
 from sql_agent.testing.server import Answer, chat_reply, openai_server, stream_reply
@@ -24,7 +23,7 @@ from tests.pages import blocks_of
 pytestmark = pytest.mark.slow
 MAKE = """#!/usr/bin/env bash
 set -eu; [ "$1" = train ]; eval "set -- ${2#ARGS=}"
-exec .venv/bin/python -m sql_agent train --set store.port="$STORE_PORT" "$@"
+exec .venv/bin/python -m sql_agent train "$@"
 """
 
 
@@ -59,7 +58,7 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", body.replace("http://localhost:8000/v1", server.base_url)],
                 cwd=project, capture_output=True, text=True, timeout=900, stdin=subprocess.DEVNULL, check=False,
-                env={**os.environ, "PATH": path, "PYTHONPATH": str(project), "STORE_PORT": str(free_port())},
+                env={**os.environ, "PATH": path, "PYTHONPATH": str(project)},
             )  # fmt: skip
             assert done.returncode == 0, (body, done.stdout[-3000:], done.stderr[-3000:])
             print(f"$ {body}{done.stdout[-500:]}")

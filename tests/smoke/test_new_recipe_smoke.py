@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from foundation.net import free_port
 from recipes.new import make_recipe
 from sql_agent.config import ROOT
 
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.slow
 def test_a_new_recipe_trains_a_step(tmp_path: Path) -> None:
     made, runs = make_recipe("shop", tmp_path), tmp_path / "runs"
     flags = ["--recipe", str(made), "--ci-fast", "--set", f"trainer.runs_dir={runs}"]
-    command = [sys.executable, "-m", "sql_agent", "train", "--set", f"store.port={free_port()}", *flags]
+    command = [sys.executable, "-m", "sql_agent", "train", *flags]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     (folder,) = runs.iterdir()

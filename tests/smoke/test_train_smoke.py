@@ -75,11 +75,9 @@ def is_local(text: str) -> bool:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """`make train` on a port of its own: store, data, tiny policy, one step."""
-    from foundation.net import free_port
-
+    """`make train`: store, data, tiny policy, one step."""
     runs, logs = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("logs")
-    command = ["make", "train", f"PORT={free_port()}", f"ARGS=--ci-fast --set trainer.runs_dir={runs}"]
+    command = ["make", "train", f"ARGS=--ci-fast --set trainer.runs_dir={runs}"]
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     listeners: dict[str, set[str]] = defaultdict(set)
     makers: set[str] = set()

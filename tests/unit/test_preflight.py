@@ -343,11 +343,13 @@ def test_a_taken_port_of_the_own_store_is_named_with_a_free_one(monkeypatch: pyt
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UserError, match=rf"store\.port = {port}: .*choose another: store\.port=\d+ is free"):
-            preflight.check_store_port(StoreConfig(port=port))
-        preflight.check_store_port(StoreConfig(port=port, external_address="http://localhost:1"))
+            preflight.check_store_port(StoreConfig(port=port), role="both")
+        preflight.check_store_port(StoreConfig(port=port, external_address="http://localhost:1"), role="both")
+        preflight.check_store_port(StoreConfig(port=port), role="runner")
+        preflight.check_store_port(StoreConfig(), role="both")
         monkeypatch.setenv("AGL_SERVER_PORT", str(port))
         with pytest.raises(UserError, match=f"AGL_SERVER_PORT = {port}: "):
-            preflight.check_store_port(StoreConfig())
+            preflight.check_store_port(StoreConfig(), role="both")
 
 
 @pytest.mark.parametrize(("name", "billions"), [("Qwen/Qwen2.5-7B-Instruct", 7.616), ("x/Other-7B", 7.0)])

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from foundation.net import free_port
 from sql_agent.config import ROOT
 from sql_agent.tiny_policy.sources import fingerprint
 from sql_agent.tiny_policy.task import load_task
@@ -128,7 +127,6 @@ def test_what_one_command_installs_trains_a_step_outside_the_checkout(
     installed: Path, tmp_path: Path, backend: str
 ) -> None:
     command = [installed / "agentgrpo", "train", "--ci-fast", "--backend", backend]
-    command += ["--set", f"store.port={free_port()}"] if backend == "verl" else []
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     subprocess.run([installed / "agentgrpo", "doctor", "--no-imports"], cwd=tmp_path, env=environment, check=True)
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
