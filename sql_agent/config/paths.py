@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from foundation.environment import HOME as HOME
 from foundation.errors import UserError
+from sql_agent.config.data import QUESTION_FILES
 from sql_agent.config.database import DatabaseConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,10 +20,10 @@ COMMAND = (sys.executable, "-P", "-m", "sql_agent")
 
 
 def resolve_path(text: str, *bases: Path) -> Path:
-    """The first existing candidate of a user's path: as given, then below each base; else the last candidate."""
+    """The first existing candidate of a user's path: as given, then below each base; else as given."""
     path = Path(text).expanduser()
     candidates = [path] if path.is_absolute() else [Path.cwd() / path, *(base / path for base in bases)]
-    return next((c for c in candidates if c.exists()), candidates[-1]).resolve()
+    return next((c for c in candidates if c.exists()), candidates[0]).resolve()
 
 
 def database_path(config: DatabaseConfig) -> Path:
@@ -40,6 +41,17 @@ def database_place(config: DatabaseConfig) -> Path | str:
 def data_path(text: str) -> Path:
     """Absolute path of a question file (it may not exist)."""
     return resolve_path(text, ROOT / "sql_agent", ROOT)
+
+
+def existing_file(path: str | Path) -> Path:
+    """The path of a question file. Raises UserError."""
+    path = Path(path)
+    if not path.is_file():
+        problem = "is a folder" if path.is_dir() else "does not exist"
+        is_bundled = path.parent.resolve() == ROOT / "sql_agent" / "data"
+        how = "`agentgrpo data` makes the bundled ones" if is_bundled else ", ".join(QUESTION_FILES)
+        raise UserError(f"{path}: {problem}; a question file is needed ({how})")
+    return path
 
 
 def prompt_file(name: str) -> Path:

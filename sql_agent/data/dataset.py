@@ -27,6 +27,7 @@ from rapidfuzz import fuzz, process
 from foundation.errors import UserError
 from foundation.files import BadLine, atomic_path, decode_line, numbered_lines
 from sql_agent.config.data import QUESTION_FILES
+from sql_agent.config.paths import existing_file
 from sql_agent.records import Question
 
 logger = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ def load_questions(path: str | Path) -> list[Question]:
 
     Raises UserError when the file is missing, empty or broken, or when any row is bad; the text lists row numbers.
     """
-    path = _existing_file(path)
+    path = existing_file(path)
     parsed = parse_file(path)
     if parsed.bad:
         shown = "\n".join(f"  row {bad.row}: {bad.reason}" for bad in parsed.bad[:SHOWN_ROWS])
@@ -77,7 +78,7 @@ def parse_file(path: str | Path) -> Parsed:
     Columns that nobody reads are named in a warning. Raises UserError when the file as a whole is unusable: missing,
     empty, broken, or a needed column is not there.
     """
-    path = _existing_file(path)
+    path = existing_file(path)
     suffix = path.suffix.lower()
     if suffix not in QUESTION_FILES:
         raise UserError(f"{path}: {path.suffix or 'no suffix'} is not a question file; use one of {QUESTION_FILES}")
@@ -139,18 +140,10 @@ def to_row(question: Question) -> dict[str, str]:
 def fingerprint(path: str | Path) -> str:
     """The first 16 hex digits of the file's SHA-256. Raises UserError when there is no such file."""
     digest = hashlib.sha256()
-    with _existing_file(path).open("rb") as stream:
+    with existing_file(path).open("rb") as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()[:16]
-
-
-def _existing_file(path: str | Path) -> Path:
-    path = Path(path)
-    if not path.is_file():
-        problem = "is a folder" if path.is_dir() else "does not exist"
-        raise UserError(f"{path}: {problem}; a question file is needed (`python -m sql_agent.data.build` makes them)")
-    return path
 
 
 def _read_jsonl(path: Path) -> list[tuple[int, Any]]:

@@ -16,6 +16,7 @@ from foundation.errors import UserError, did_you_mean
 from foundation.files import write_lines
 from sql_agent.config import HOME, data_path
 from sql_agent.config.data import QUESTION_FILES
+from sql_agent.config.paths import existing_file
 from sql_agent.data.bundled import SPLITS, ensure_bundled
 from sql_agent.data.given import rows_of
 from sql_agent.data.hub import HUB, hub_rows, is_hub_name, local_copy
@@ -64,15 +65,9 @@ def rows_file(source: Source) -> Path:
 
 
 def _existing(path: str | Path) -> Path:
-    """The question file of this path. Raises UserError, which names it as it was given."""
+    """The question file of this path. Raises UserError."""
     ensure_bundled(str(path))
-    file = data_path(str(path))
-    if not file.is_file():
-        what = "is a folder" if file.is_dir() else "does not exist"
-        raise UserError(
-            f"{path}: {what}, seen from {Path.cwd()}; a question file is needed ({', '.join(QUESTION_FILES)})"
-        )
-    return file
+    return existing_file(data_path(str(path)))
 
 
 def _digest(rows: Any) -> str:

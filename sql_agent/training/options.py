@@ -62,9 +62,9 @@ class Flags:
     model: Annotated[
         str | None, Option(help="model folder or hub name (default: the recipe's; the tiny policy on a CPU)")
     ] = None
-    data: Annotated[str | None, Option(help="training questions, parquet or jsonl (default: data/train.parquet)")] = (
-        None
-    )
+    data: Annotated[
+        str | None, Option(help="training questions, parquet, jsonl or csv (default: data/train.parquet)")
+    ] = None
     val_data: Annotated[str | None, Option(help="validation questions (default: data/val.parquet)")] = None
     lora: Annotated[bool, Option("--lora", help=f"train LoRA adapters (rank {DEFAULT_LORA_RANK} unless given)")] = False
     lora_rank: Annotated[int | None, Option(help="rank of the adapters; implies --lora")] = None

@@ -89,11 +89,11 @@ def test_values_of_numpy_paths_and_dates_reach_the_configuration() -> None:
 @pytest.mark.parametrize(
     ("call", "rule"),
     [
-        (lambda: api.load_dataset(Path("own/rows.jsonl")), "^own/rows.jsonl: does not exist, seen from"),
-        (lambda: api.load_dataset("own/rows.parquet"), "^own/rows.parquet: does not exist"),
-        (lambda: api.load_dataset(Path("tests")), "^tests: is a folder"),
-        (lambda: api.train(dataset=Path("own/rows")), "^own/rows: does not exist"),
-        (lambda: api.register_dataset("mine", "own.jsonl"), "^own.jsonl: does not exist"),
+        (lambda: api.load_dataset(Path("own/rows.jsonl")), f"^{Path.cwd()}/own/rows.jsonl: does not exist; .*csv"),
+        (lambda: api.load_dataset("own/rows.parquet"), "/own/rows.parquet: does not exist"),
+        (lambda: api.load_dataset(Path("tests")), "/tests: is a folder"),
+        (lambda: api.train(dataset=Path("own/rows")), "/own/rows: does not exist"),
+        (lambda: api.register_dataset("mine", "own.jsonl"), "/own.jsonl: does not exist"),
         (lambda: api.load_dataset({"train": Rows(), "test": [Rows()]}), "train, test; give one of them"),
         (lambda: api.load_dataset({"question": "1?"}), "a list of them"),
         (lambda: api.load_dataset(7), "is no data set"),

@@ -232,7 +232,7 @@ def test_paths_are_looked_up_where_the_user_stands_first(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     assert data_path("data/train.parquet") == here
     assert data_path(str(here)) == here
-    assert data_path("data/none.parquet") == ROOT / "data" / "none.parquet"
+    assert data_path("data/none.parquet") == tmp_path / "data" / "none.parquet"
     assert database_path(TrainConfig().database) == ROOT / "sql_agent" / "data" / "medical.db"
     assert resolve_path("~/x").is_absolute()
 

@@ -205,7 +205,7 @@ def test_unusable_files(tmp_path: Path) -> None:
         "broken.parquet": "not a readable parquet file",
         "empty.jsonl": "the file has no rows",
         "notes.txt": ".txt is not a question file",
-        "absent.parquet": "does not exist",
+        "absent.parquet": r"does not exist; a question file is needed \(\.parquet, .*\.csv",
         ".": "is a folder",
     }
     for name, message in cases.items():
