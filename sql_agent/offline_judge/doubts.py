@@ -82,7 +82,9 @@ sorry_for_the_delay turning_to moving_on moving_on_to coming_to continuing consu
 accessed access accessing taken can_be_summarised can_be_summarized as_stated as_recorded under_the_heading walk
 used_the bit mentioned remaining concerns behalf addresses so_that this_one stored_for runs holds held says_the
 got_this nothing_else_added pardon_me excuse_me sorry_about_that citing cited extracted ran_successfully
-executed_successfully completed_successfully against_the_database this_reflects current_state
+executed_successfully completed_successfully against_the_database this_reflects current_state comparison comparisons
+compare compared differ differs difference differences main_difference main_differences similarity similarities
+as_you_can_see aspect aspects both key_point above_is the_above
 """
 TALK_ZH = """
 来源 信息 数据 知识库 知识 条目 词条 来源于 数据来源 来自 说明 说明书 官方 文档 网站 详情 细节 情况 这个 好问题 问题
@@ -105,7 +107,9 @@ TALK_ZH = """
 可以归纳为 1遍 列名 确认 确认了 核对了 这么写 是这么写的 就写了 怎么写 写的 写的是 说完 念完 阅读 便于您 便于您阅读
 回答之前 放在 完整地 段文字 刚才 1项 同1条 这1项 该项 点 未作改动 未作修改 未做改动 未做修改 出处 库内 库中 资料库中
 您咨询的 您想了解的 您想知道的 您关心的 看1下 看1看 查1下 查阅到 查看 为了 有哪些 这段 这段文字 上面这段 下面这段 要的
-需要的 1起 以当前数据库为准 注:
+需要的 1起 以当前数据库为准 注: 比较 对比如下 比较如下 区别 区别如下 主要区别 不同 不同点 相同点 有所不同 所不同 差异
+差异如下 主要差异 异同 2者 2种 2个 2款 2种药 2种药物 2种药品 2种疾病 需要注意 需要注意的是 写明 明确写明 载明 注明
+指出 希望这些
 """
 TALK = f"{TALK_EN} {TALK_ZH}"
 # And of what follows the last quote: advice and offers.
@@ -116,15 +120,15 @@ website documents instructions label general informational educational purposes 
 situation circumstances case medical advice concern doubt unsure questions if like would wish need needs anything else
 other another more further any hope helps helped useful feel free assist welcome nice day luck stay safe healthy take
 care best wishes individual use or comes anytime reach out again do_not_hesitate only assistance message respond
-clarify clarified unclear explain elaborate expand export spreadsheet compare format formatting prefer preferred say
-come_back regards kind sincerely cheers wishing speedy recovery helpful feedback emergency services number lawyer
-solicitor attorney legal financial manufacturer seek attention decision decisions verify latest current version
-up_to_date date not_a_substitute_for substitute does_not_replace do_not_replace not_replace not_medical_advice
-not_legal_advice not_professional_advice not_constitute not_intended diagnosis diagnosis_or_treatment judgement
-judgment licensed offered follow_up follow_ups drop line happy_to that_is_all that_is_everything that_was pharmacists
-lawyers advisor adviser clinician nurse gp care_team helpline hotline local authority authorities office department hr
-provider_with not_hesitate shall continue questions_or_concerns you_may feel_free_to_ask bring mind handy save
-whenever visit_your ai assistant language_model substitute_for retrieves attention_if unwell
+clarify clarified unclear explain elaborate expand export spreadsheet format formatting prefer preferred say come_back
+regards kind sincerely cheers wishing speedy recovery helpful feedback emergency services number lawyer solicitor
+attorney legal financial manufacturer seek attention decision decisions verify latest current version up_to_date date
+not_a_substitute_for substitute does_not_replace do_not_replace not_replace not_medical_advice not_legal_advice
+not_professional_advice not_constitute not_intended diagnosis diagnosis_or_treatment judgement judgment licensed
+offered follow_up follow_ups drop line happy_to that_is_all that_is_everything that_was pharmacists lawyers advisor
+adviser clinician nurse gp care_team helpline hotline local authority authorities office department hr provider_with
+not_hesitate shall continue questions_or_concerns you_may feel_free_to_ask bring mind handy save whenever visit_your
+ai assistant language_model substitute_for retrieves attention_if unwell
 仅 仅供 仅供参考 供您参考 为准 温馨提示 友情提示 提示 提醒 建议 注 备注 请 请以 请您 请按 请遵 请在 遵医嘱 遵循 谨遵
 医嘱 如 如有 若 若有 如果 如果您 如需 如您 还 还想 还需要 其他 其它 别的 更多 想 的话 疑问 疑惑 任何 疑虑 不适 不清楚
 不明白 不懂 不确定 吗 呢 我再 帮 帮忙 问 问我 追问 您可以 联系 请咨询 寻求 及时 尽快 务必 前往 专业 专业人士 人士 人员
@@ -135,12 +139,13 @@ whenever visit_your ai assistant language_model substitute_for retrieves attenti
 专业意见 医疗建议 医学建议 法律意见 投资建议 构成 不构成 并不构成 不能替代 不能代替 不可替代 无法代替 无法替代 替代
 代替 不作为 不作 诊断 诊疗 面诊 就诊 诊断依据 医嘱为准 意见 决策 决定 判断 核实 核对 查阅 政策 热线 客户 厂商 生产厂家
 出入 如有出入 规定 最新规定 正式文件 正式 文件 官方文件 告知 请告知 说1声 留言 找我 叫我 都在 我都在 能帮到您 帮到您
-帮到你 能帮上忙 帮上忙 是否需要 您是否需要 需不需要 要不要 您看 可以吗 还需要我 继续查 再查 再查询 顺便 导出 比较 翻译
-展开 补充 祝好 祝 今天 工作 学习 别客气 不客气 久等 见谅 包涵 到此 到这里 就到这里 以上就是 以上是 全部 完毕 就这些
-这些了 免责声明 声明 仅作 仅用于 用途 用于参考 信息展示 个人情况 个体情况 具体用药 用药 具体操作 办理前 购买 使用
-如有不适 尽管 尽管问 尽管告诉我 随时找我 再问 想看 换个 发给您 发给我 慢慢看 您慢慢看 就到这儿 到这儿 语言模型 助手
-商量 交给 专业判断 一般参考 仅供1般参考 主管机关 机关 注册医生 业务 办理 查询前 没有其他问题 其余 1声 说1下 心情 生活
-身体健康 平安 稍后 有需要 有需要就叫我
+帮到你 能帮上忙 帮上忙 是否需要 您是否需要 需不需要 要不要 您看 可以吗 还需要我 继续查 再查 再查询 顺便 导出 翻译 展开
+补充 祝好 祝 今天 工作 学习 别客气 不客气 久等 见谅 包涵 到此 到这里 就到这里 以上就是 以上是 全部 完毕 就这些 这些了
+免责声明 声明 仅作 仅用于 用途 用于参考 信息展示 个人情况 个体情况 具体用药 用药 具体操作 办理前 购买 使用 如有不适
+尽管 尽管问 尽管告诉我 随时找我 再问 想看 换个 发给您 发给我 慢慢看 您慢慢看 就到这儿 到这儿 语言模型 助手 商量 交给
+专业判断 一般参考 仅供1般参考 主管机关 机关 注册医生 业务 办理 查询前 没有其他问题 其余 1声 说1下 心情 生活 身体健康
+平安 稍后 有需要 有需要就叫我 希望这些信息 希望这些信息对您有所帮助 诊断和治疗 诊断或治疗 诊断与治疗 诊断及治疗
+诊疗建议 专业医生的 专业医师 希望以上
 """
 SOURCE = re.compile(
     r"^(?:(?:according to|based on|judging by|going by|per|from|looking at|after|as (?:per|far as|the)|in our|in the)\b"
@@ -159,7 +164,8 @@ PERMITS = frozenset(phrases("can could will would should ca wo ll d yes no only 
 ABOUT = re.compile(  # a thing, and no number that follows; and what follows
     r"(?<![a-z])about(?![a-z])(?!(?: (?:the|an?|some))*\W*$)"
     r"|\b(?:listed|given|shown|described|set out|outlined|as|see) below\b"
-    r"|\bbelow (?:is|are)\b|\bbelow\W*$|\bunder(?= the heading\b)"
+    r"|\bbelow (?:is|are)\b|\bbelow\W*$|\babove (?:is|are|was|were)\b|\bbetween (?=the(?:se|m)? ?(?:two)?\W*$)"
+    r"|\bunder(?= the heading\b)"
 )
 OFFERS = re.compile(
     r"(?:\b(?:else|other|another|more|further|help|assist)\b|其[他它]|别的|更多|继续|帮)[^.?!\n。]{0,80}\?"

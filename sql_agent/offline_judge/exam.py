@@ -88,13 +88,13 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     free = {question, f"{question}?", *CLOSED, *(cell.row.partition(" ")[0] for cell in cells)}  # the table's name
     bare, others = Lexicon({*free, *_relations(question)}), Lexicon(shared)
     own = {item: bare.core(item, others) for _, item in told}
-    is_verdict = verdicts.is_asked(question)
+    is_verdict, is_alone = verdicts.is_asked(question), verdicts.alone(question, normalise(reference)) is not None
     if is_verdict and len(own) > 1:
         own |= {item: "" for item in own for at, end, _ in verdicts.told(item) if item[at:end] == item}
     labels = {label: list(runs(label, asked)) for label, _ in told}
     titles = {title for found in TITLE.findall(normalise(reference)) for title in found if not JUDGING.search(title)}
     known = {item for items in record for _, item in items}
-    if _is_evidence(own, known):
+    if _is_evidence(own, known) or is_alone:
         cells, record = [], [[pair for pair in told if pair[0] == label] for label in labels]
         facts = [Fact((core, item), n) for n, items in enumerate(record) for _, item in items if (core := own[item])]
     else:
@@ -133,7 +133,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     headings |= {text for texts in labels_of if len(texts) > 1 for text in texts} | {spell(c.column) for c in cells}
     headings -= {" ", *(form for fact in facts for form in map(spell, fact.forms))}
     of_form = _by_form(facts)
-    is_verdict &= not any(True for form in of_form for _ in verdicts.told(form.strip()))
+    is_verdict &= is_alone or not any(True for form in of_form for _ in verdicts.told(form.strip()))
     flats = ((spell(normalise(flat(cell.text, sign))), n) for n, cell in enumerate(cells) for sign in ("", "\n"))
     wholes = {text: [spell(item) for _, item in record[n] if spell(item) in of_form] for text, n in flats}
     wholes = {text: told for text, told in wholes.items() if told and text not in of_form}

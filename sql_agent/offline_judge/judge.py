@@ -89,8 +89,12 @@ def grade(
     None too where the truth is none of its kind, or stands in the question.
     """
     cells = [Cell(cell) if isinstance(cell, str) else cell for cell in evidence]
+    verdict = None if kind else verdicts.alone(normalise(question).rstrip("?。 "), normalise(reference))
     looks = kind or kind_of_texts(question, reference, [cell.text for cell in cells])
-    truth = truth_of(question, reference, cells, looks) if looks and looks != "text" else None
+    if verdict is not None:
+        truth = truth_of(question, "yes" if verdict else "no", [], "yes_no")
+    else:
+        truth = truth_of(question, reference, cells, looks) if looks and looks != "text" else None
     value = typed_value(truth, question=question, answer=answer) if truth else 0.0
     typed = ReferenceVerdict(value, value, [] if value else [*truth.values], []) if truth else None
     if kind and kind != "text":
@@ -120,7 +124,7 @@ def _read(exam: Exam, answer: str) -> _Reading:
     begins = [found.start() for found in SUMMARY.finditer(answer)][-1:]
     for begin in begins:
         said, summary = _Reading(exam, answer[:begin]), _Reading(exam, answer[begin:])
-        if said.takes(summary):
+        if said.takes(summary) or summary.is_talk():
             return said
     return _Reading(exam, answer)
 
@@ -162,6 +166,8 @@ class _Reading:
             self._is_misplaced |= self._exam.verdict is not None and is_yes is not self._exam.verdict
             if is_yes is not self._exam.verdict:
                 self._foreign.append(text[start:end].strip())
+            elif verdicts.alone(self._exam.question, normalise(self._exam.reference)) is not None:
+                self._credit = dict.fromkeys(range(len(self._exam.facts)), 1.0)
             text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
         return text
 
@@ -173,6 +179,12 @@ class _Reading:
             self._is_misplaced |= summary._is_misplaced
             self._text += f"\n{summary._text}"
         return is_repeated
+
+    def is_talk(self) -> bool:
+        """Whether the whole says nothing of what is asked."""
+        words, unknown = self._exam.lexicon.read(self._text, self._exam.echoes)
+        told = {*self._exam.of_form, *self._exam.wholes, *self._exam.prose}
+        return not any(word in told for *_, word in words) and is_frame(self._text, unknown, is_last=True)
 
     def _unframed(
         self, words: Sequence[tuple[int, int, str]], unknown: Sequence[tuple[int, int]]

@@ -40,7 +40,7 @@ def _follow(told: Sequence[Told], named: set[str], breaks: frozenset[int], *, al
     for is_heading, group in groupby(told, lambda one: one[2]):
         run = list(group)
         if is_heading:
-            headings = list(dict.fromkeys(word for word, *_ in run))
+            headings = list(dict.fromkeys(word for word, *_ in reversed(run)))[::-1]
         elif not headings:
             if any(under & named for _, under, _ in run):
                 return False

@@ -48,6 +48,13 @@ def told(text: str) -> Iterator[tuple[int, int, bool]]:
     return ((found.start(), found.end(), found[1] is not None) for found in VERDICT.finditer(text))
 
 
+def alone(question: str, reference: str) -> bool | None:
+    """The yes or no that is all the reference of such a question says."""
+    said = [(found.end() - found.start(), found[1] is not None) for found in VERDICT.finditer(reference)]
+    is_bare = len(said) == 1 and said[0][0] == len(reference.rstrip(" .。!,;\n"))
+    return said[0][1] if is_bare and is_asked(question) else None
+
+
 def wanted(question: str, reference: str, names: Collection[str]) -> bool | None:
     """What the reference says; `names` are no part of what is asked of them."""
     own = {is_yes for *_, is_yes in told(reference)}
@@ -70,6 +77,6 @@ def wanted(question: str, reference: str, names: Collection[str]) -> bool | None
 
 
 def _numbers(clause: str, question: str) -> bool:
-    """Whether one of the two has a number that the other has not."""
+    """Whether the question has numbers, and the clause has others."""
     ours, theirs = ({one[0] for one in tokens(text) if one[0][0].isdecimal()} for text in (clause, question))
-    return ours != theirs
+    return bool(theirs) and ours != theirs
