@@ -98,9 +98,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         cells, record = [], [[pair for pair in told if pair[0] == label] for label in labels]
         facts = [Fact((core, item), n) for n, items in enumerate(record) for _, item in items if (core := own[item])]
     else:
-        subjects = {item for label, item in told if not label} & {*_cells_asked(question, cells)}
-        quoted = {item: core for item, core in own.items() if item not in subjects}
-        facts = _asked(question, quoted or own, record, cells, Lexicon({*free, *_relations(question), *shared}))
+        facts = _asked(question, own, record, cells, Lexicon({*free, *_relations(question), *shared}))
     is_quote = {fact.forms[0] for fact in facts} <= {*own, *own.values()}
     bare_words = Lexicon(CLOSED)
     naming = Lexicon(part for part in parts(question) if bare_words.read(part)[1])
@@ -310,8 +308,9 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
     if own and said is not None:
         said = {word for word in said if word not in spell(question)} | {*map(spell, (*own, *own.values()))}
         quoted = [fact for fact in facts if spell(fact.forms[0]) in said]
-        alone = {n for n, items in enumerate(record) if not items[1:]}  # which may be a name or what is asked of one
-        asked = [one for one in quoted if one.section in alone or spell(one.forms[0]) not in spell(question)] or quoted
+        row_of = [cell.row or str(n) for n, cell in enumerate(cells)]
+        open_rows = {row_of[f.section] for f in quoted if spell(f.forms[0]) not in spell(question)}
+        asked = [f for f in quoted if spell(f.forms[0]) not in spell(question) or row_of[f.section] not in open_rows]
         return [fact for fact in asked if (fact.section, fact.forms[0]) not in headers] or asked
     asked = [f for f in facts if not f.forms[0].isdecimal() and spell(f.forms[0]) not in spell(question)]
     asked = [fact for fact in asked if (fact.section, fact.forms[0]) not in headers] or asked or facts

@@ -104,7 +104,8 @@ def grade(
     if exam and spell(normalise(answer)) == spell(normalise(reference)):  # in whatever words it is told
         quoted = ReferenceVerdict(1.0, 1.0, [], [])
     is_quote = quoted and not quoted.foreign and quoted.value > value
-    is_verdict = exam and exam.verdict is not None and looks != "yes_no"  # a clause that answers yes or no
+    denies = exam and (exam.verdict is not None or verdicts.DENIES.search(normalise(reference)))
+    is_verdict = exam and denies and exam.is_verdict and looks != "yes_no"  # a clause that answers yes or no
     return quoted if not typed or is_quote or (exam and exam.names) or is_verdict else typed
 
 
@@ -285,10 +286,11 @@ class _Reading:
                 self._quote(part, exam.of_form[part], tells=False)
             self._named = named
         elif exam.question not in word:  # the question again names nobody
-            facts = [one for one in exam.of_form if word in exam.own and word.endswith(one)]
-            self._name(word.removesuffix(max(facts, key=len, default="")))
-            for fact in facts:
-                self._quote(fact, exam.of_form[fact], tells=False)
+            ends = [one for one in exam.of_form if word in exam.own and word.endswith(one)]
+            fact = max(ends, key=len, default="")
+            self._name(word.removesuffix(fact))
+            if fact:
+                self._quote(fact, exam.of_form[fact])
 
     def _name(self, text: str) -> None:
         """A label names what the names in it name, of several things the longest."""

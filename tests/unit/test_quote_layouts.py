@@ -206,3 +206,111 @@ def test_what_stands_in_a_table_cell_after_a_number_is_told_without_it_and_with_
     for answer in ("长2m；宽0.5m", "1 长2m\n2 宽0.5m", cell):
         assert paid("独木舟的尺寸是什么？", answer, [Cell(cell)], reference=cell) == 1
     assert paid("独木舟的尺寸是什么？", "长1m；宽0.5m", [Cell(cell)], reference=cell) < CAP
+
+
+HABITAT = "Talus slopes above 2500 m.\nAlpine meadows."
+JSON_EN = '```json\n{\n  "habitat": "Talus slopes above 2500 m.\\nAlpine meadows."\n}\n```'
+HABIT = "忌西晒。\n宜疏松土壤。"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        JSON_EN,
+        '{"habitat": "Talus slopes above 2500 m. \\"Alpine\\" meadows."}',
+        "> Habitat:\n> - Talus slopes above 2500 m.\n>\n> - Alpine meadows.",
+        "a) Talus slopes above 2500 m.\nb) Alpine meadows.",
+        "First, talus slopes above 2500 m. Moreover, alpine meadows.",
+    ],
+)
+def test_more_layouts_of_a_quote(answer: str) -> None:
+    assert paid("What is the habitat of the pika?", answer, [Cell(HABITAT, "1", "habitat")]) >= 0.9
+    wrong = answer.replace("2500", "3500")
+    assert paid("What is the habitat of the pika?", wrong, [Cell(HABITAT, "1", "habitat")]) <= CAP
+
+
+@pytest.mark.parametrize(
+    "answer", ['```json\n{"习性": "忌西晒。\\n宜疏松土壤。"}\n```', "> 习性：\n> - 忌西晒。\n> \n> - 宜疏松土壤。"]
+)
+def test_more_layouts_of_a_chinese_quote(answer: str) -> None:
+    assert paid("槭树的习性是什么？", answer, [Cell(HABIT, "1", "习性")]) >= 0.9
+    assert paid("槭树的习性是什么？", answer.replace("忌", "喜"), [Cell(HABIT, "1", "习性")]) <= CAP
+
+
+def test_a_fence_frees_no_other_word() -> None:
+    assert paid("槭树的习性是什么？", f"```wrong\n{HABIT}\n```", [Cell(HABIT, "1", "习性")]) <= CAP
+
+
+@pytest.mark.parametrize(
+    ("question", "reference", "right", "wrong"),
+    [
+        ("槭树能种在西晒的墙边吗？", "忌西晒。", "不能", "可以"),
+        ("槭树要不要疏松土壤？", "需要疏松土壤。", "是的", "不是"),
+        ("鼠兔冬天冬眠吗？", "否。根据习性，全年活动，不冬眠。", "否", "是的"),
+        ("Does the pika hibernate?", "It does not hibernate.", "No", "Yes"),
+        ("May the tent be used with a stove?", "Do not use a stove inside the tent.", "No", "Yes"),
+        ("Does the pika live in meadows?", "Yes. It lives in talus slopes and meadows.", "Yes", "No"),
+    ],
+)
+def test_yes_or_no_above_a_clause(question: str, reference: str, right: str, wrong: str) -> None:
+    clause = reference.split("。根据习性，")[-1].removeprefix("Yes. ")
+    evidence = [Cell(clause, "1", "习性" if "。" in reference else "habit")]
+    sign = "。" if "。" in reference else ". "
+    assert paid(question, f"{right}{sign}{clause}", evidence, reference) >= 0.9
+    assert paid(question, f"{clause}因此答案是：{right}。" if sign == "。" else clause, evidence, reference) >= 0.9
+    assert paid(question, f"{wrong}{sign}{clause}", evidence, reference) <= 0.1
+
+
+def test_yes_or_no_that_nobody_can_decide_is_not_free() -> None:
+    question, clause = "Is the pass open at 3000 m?", "The pass is closed above 2800 m."
+    for word in ("Yes", "No"):
+        assert paid(question, f"{word}. {clause}", [Cell(clause, "1", "notes")], clause) <= CAP
+
+
+LODGE = "<b>Summer</b><br/>Beds cost 20 euros.<br/><b>Winter</b><br/>The kitchen is locked.<br/>"
+
+
+def test_bold_lines_are_headings() -> None:
+    question, evidence = "What are the rules of the lodge?", [Cell(LODGE, "1", "rules")]
+    right = "Summer:\nBeds cost 20 euros.\nWinter:\nThe kitchen is locked."
+    assert paid(question, right, evidence) >= 0.9
+    assert paid(question, "Winter:\nBeds cost 20 euros.\nSummer:\nThe kitchen is locked.", evidence) <= 0.1
+
+
+TRAILS = [["Trail", "Length", "Climb"], ["Ridge", "12 km", "800 m"], ["Lake", "7 km", "150 m"]]
+TABLE = f"<table>{''.join(f'<tr>{"".join(f"<td>{field}</td>" for field in row)}</tr>' for row in TRAILS)}</table>"
+
+
+@pytest.mark.parametrize(
+    "reference", ["", "The trails: Ridge: Length 12 km, Climb 800 m; Lake: Length 7 km, Climb 150 m."]
+)
+def test_a_table_read_out_with_its_headers(reference: str) -> None:
+    question, evidence = "What trails does the valley have?", [Cell(TABLE, "1", "trails")]
+    right = "Ridge: Length 12 km, Climb 800 m.\nLake: Length 7 km, Climb 150 m."
+    assert paid(question, right, evidence, reference) >= 0.9
+    by_row = "Lake: Length 12 km, Climb 800 m.\nRidge: Length 7 km, Climb 150 m."
+    by_column = "Ridge: Climb 12 km, Length 800 m.\nLake: Climb 7 km, Length 150 m."
+    for answer in (by_row, by_column):
+        assert paid(question, answer, evidence, reference) <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("question", "reference", "asked", "other"),
+    [
+        (
+            "What is the food of the pika?",
+            "As for the pika, the food information is: grasses and lichens; thistle.",
+            ["grasses and lichens", "thistle"],
+            "talus slopes",
+        ),
+        ("鼠兔吃什么？", "鼠兔的食物为高山禾草；地衣。", ["高山禾草", "地衣"], "岩屑坡"),
+    ],
+)
+def test_a_framed_reference_asks_for_what_it_quotes(
+    question: str, reference: str, asked: list[str], other: str
+) -> None:
+    column = "food" if question.isascii() else "食物"
+    evidence = [Cell("; ".join(asked), "1", column), Cell(other, "1", "home" if question.isascii() else "栖息地")]
+    assert paid(question, "\n".join(asked), evidence, reference) >= 0.9
+    for part in asked:
+        assert paid(question, part, evidence, reference) <= 0.8
