@@ -163,14 +163,15 @@ class _Reading:
 
     def _without_verdicts(self, text: str) -> str:
         """The text without its yes or no, if that is the right one; another is a lie."""
+        left = list(text)
         for start, end, is_yes in verdicts.told(text) if self._exam.is_verdict else ():
             self._is_misplaced |= self._exam.verdict is not None and is_yes is not self._exam.verdict
             if is_yes is not self._exam.verdict:
                 self._foreign.append(text[start:end].strip())
             elif verdicts.alone(self._exam.question, normalise(self._exam.reference)) is not None:
                 self._credit = dict.fromkeys(range(len(self._exam.facts)), 1.0)
-            text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
-        return text
+            left[start:end] = " " * (end - start)
+        return "".join(left)
 
     def takes(self, summary: _Reading) -> bool:
         """Whether another reading repeats only what was credited here; what else it says counts here too."""

@@ -39,9 +39,7 @@ CONNECTIVE = re.compile(  # before a sentence it counts like a mark
 )
 SECTION = re.compile(r"^([ \t]*(?:[#*]+[ \t]*)?)(\d{1,2})\.(\d{1,2})[.、]?[ \t]+(?=\S)", re.MULTILINE)  # 2.1, 2.2
 QUOTED = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)  # Markdown's
-FENCE = re.compile(
-    r"^[ \t]*(?:`{3}|~{3})[ \t]*(?:json|ya?ml|xml|html|markdown|md|te?xt|plaintext)?[ \t]*$", re.M | re.I
-)
+FENCE = re.compile(r"^[ \t]*(?:`{3}|~{3})(?:[ \t]*(?:json|ya?ml|xml|html|markdown|md|te?xt))?[ \t]*$", re.M | re.I)
 IS_JSON = re.compile(r"[{\[]\s*\"")
 ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrt])|([\"\\/]))")
 # Pictures are decoration, but those that judge.

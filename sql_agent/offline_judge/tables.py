@@ -82,7 +82,7 @@ def rows(text: str) -> list[list[list[str]]]:
 
 def _is_headed(lines: list[list[str]]) -> bool:
     """Whether a first row without numbers stands above a column of them."""
-    if len(lines) < 3 or any(re.search(r"\d", re.sub(r"[(（].*?[)）]", "", field)) for field in lines[0]):
+    if len(lines) < 3 or any(re.search(r"\d", re.sub(r"[(（][^()（）]*[)）]", "", field)) for field in lines[0]):
         return False
     return any(all(re.search(r"\d", field) for field in column[1:]) for column in list(zip(*lines, strict=False))[1:])
 

@@ -24,8 +24,8 @@ SAYS = (
     r"|(?:(?:so|thus|therefore|hence),? )?(?:the |my )?(?:final )?(?:answer|conclusion) is"
 )
 VERDICT = re.compile(
-    rf"(?:^|(?<={CLAUSES}))\s*(?:(?:{SAYS}) ?:? ?)?"
-    rf"(?:(yes(?![a-z])|是的|(?:{YES.pattern})(?=\s*(?:{CLAUSES}|$)))|(?:{NO.pattern})(?=\s*(?:{CLAUSES}|$)))"
+    rf"(?:^|(?<={CLAUSES})) ?(?:(?:{SAYS}) ?:? ?)?"
+    rf"(?:(yes(?![a-z])|是的|(?:{YES.pattern})(?= ?(?:{CLAUSES}|$)))|(?:{NO.pattern})(?= ?(?:{CLAUSES}|$)))"
 )
 DENIES = re.compile(rf"{DENYING.pattern}|cannot|[禁忌]|避免|\bavoid")
 STOPS = re.compile(r"[停止慎]|继续|\b(?:stop|continue|caution)")  # what is turned round without a denial

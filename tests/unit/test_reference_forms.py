@@ -249,11 +249,27 @@ def test_facts_are_the_clauses_of_the_evidence_and_those_alone_that_a_quoting_re
         "<p><b>a</b> ",
         "a - b, ",
         "以上信息。",
+        "```  ",
+        '{"\\n',
+        "> ",
+        "a) ",
+        "first, ",
+        "<b>a</b><br>",
     ],
 )
 def test_long_answers_take_linear_time(piece: str) -> None:
     started_s = time.process_time()
     assert value(USES, piece * (20_000 // len(piece))) < CAP
+    assert time.process_time() - started_s < 5
+
+
+@pytest.mark.parametrize("piece", ["是的。", "答案是", "no. ", "so the answer is "])
+def test_long_verdicts_take_linear_time(piece: str) -> None:
+    started_s = time.process_time()
+    verdict = grade(
+        question="氨氯地平能治高血压吗？", reference="可以，用于高血压。", answer=piece * (20_000 // len(piece))
+    )
+    assert verdict and verdict.value < CAP
     assert time.process_time() - started_s < 5
 
 
