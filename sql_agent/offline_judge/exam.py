@@ -70,6 +70,7 @@ class Exam:
     times: Counter[str]
     in_order: bool
     is_verdict: bool
+    is_alone: bool
     verdict: bool | None
     lexicon: Lexicon
     echoes: Lexicon
@@ -94,11 +95,13 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     labels = {label: list(runs(label, asked)) for label, _ in told}
     titles = {title for found in TITLE.findall(normalise(reference)) for title in found if not JUDGING.search(title)}
     known = {item for items in record for _, item in items}
-    if _is_evidence(own, known) or is_alone:
+    if _is_evidence(own, known):
         cells, record = [], [[pair for pair in told if pair[0] == label] for label in labels]
         facts = [Fact((core, item), n) for n, items in enumerate(record) for _, item in items if (core := own[item])]
     else:
-        facts = _asked(question, own, record, cells, Lexicon({*free, *_relations(question), *shared}))
+        facts = _asked(
+            question, {} if is_alone else own, record, cells, Lexicon({*free, *_relations(question), *shared})
+        )
     is_quote = {fact.forms[0] for fact in facts} <= {*own, *own.values()}
     bare_words = Lexicon(CLOSED)
     naming = Lexicon(part for part in parts(question) if bare_words.read(part)[1])
@@ -157,6 +160,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         in_order=ORDER.search(question) is not None and not names,
         verdict=verdicts.wanted(question, normalise(reference), _cells_asked(question, cells)) if is_verdict else None,
         is_verdict=is_verdict,
+        is_alone=is_alone,
         lexicon=lexicon,
         echoes=Lexicon(echoes),
     )

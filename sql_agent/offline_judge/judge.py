@@ -144,6 +144,7 @@ class _Reading:
         self._is_misplaced = False  # a fact was told of another thing than its own
         self._told: list[tuple[str, frozenset[int]]] = []  # what was said, and the facts of one cell that it may be
         self._called: dict[int, set[str]] = {}  # section -> what stands before its facts and in the question
+        self._is_right = False  # a yes or no was told that is the wanted one
         self._text = self._without_verdicts(normalise(by_column(answer, exam.names)))
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
@@ -168,8 +169,7 @@ class _Reading:
             self._is_misplaced |= self._exam.verdict is not None and is_yes is not self._exam.verdict
             if is_yes is not self._exam.verdict:
                 self._foreign.append(text[start:end].strip())
-            elif verdicts.alone(self._exam.question, normalise(self._exam.reference)) is not None:
-                self._credit = dict.fromkeys(range(len(self._exam.facts)), 1.0)
+            self._is_right |= is_yes is self._exam.verdict
             left[start:end] = " " * (end - start)
         return "".join(left)
 
@@ -376,6 +376,7 @@ class _Reading:
     def verdict(self) -> ReferenceVerdict:
         facts = self._exam.facts
         coverage = max(sum(self._credit.values()) / len(facts), self._reworded())
+        coverage = float(self._is_right) if self._exam.is_alone else coverage
         value = _f1(coverage) if not self._foreign else self._distrusted(coverage)
         if self._exam.in_order and list(self._credit) != sorted(self._credit):
             value = min(value, SAME_WORDS)

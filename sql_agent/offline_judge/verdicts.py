@@ -23,16 +23,21 @@ SAYS = (
     r"(?:所以|因此|故)?(?:答案|结论)[是为]?"
     r"|(?:(?:so|thus|therefore|hence),? )?(?:the |my )?(?:final )?(?:answer|conclusion) is"
 )
+MAY = "允许|需要?|应该?|必须|适[合宜]|推荐|建议"
 VERDICT = re.compile(
     rf"(?:^|(?<={CLAUSES})) ?(?:(?:{SAYS}) ?:? ?)?"
-    rf"(?:(yes(?![a-z])|是的|(?:{YES.pattern})(?= ?(?:{CLAUSES}|$)))|(?:{NO.pattern})(?= ?(?:{CLAUSES}|$)))"
+    rf"(?:(yes(?![a-z])|是的|(?:{YES.pattern}|{MAY})(?= ?(?:{CLAUSES}|$)))"
+    rf"|(?:{NO.pattern}|不(?:{MAY}|必|用|宜)|无[需须]|禁止)(?= ?(?:{CLAUSES}|$)))"
 )
 DENIES = re.compile(rf"{DENYING.pattern}|cannot|[禁忌]|避免|\bavoid")
-STOPS = re.compile(r"[停止慎]|继续|\b(?:stop|continue|caution)")  # what is turned round without a denial
+STOPS = re.compile(  # what is turned round without a denial
+    r"[停止慎]|继续|\b(?:stop|continue|caution|out of|within|outside|inside)"
+)
 CLAUSE_END = re.compile(
     r"[,;:。.!?\n]+(?!\d)"
     r"|\b(?:and|but) (?=(?:can(?:not)?|may|must|should|do|does|is|are|will|not|never|requires?|needs?)(?![a-z]))"
 )
+MANY = 2  # denials, of which one may be a part of a name (不耐受)
 VAGUE = frozenset("的了人者是有在和用") | {
     *re.findall("[a-z]+", "a an the of in on to be is are do does for at by it its with")
 }
@@ -68,9 +73,11 @@ def wanted(question: str, reference: str, names: Collection[str]) -> bool | None
     clauses = [f"{clause} " for clause in CLAUSE_END.split(reference)]
     tail = asked[-1:] if re.search("[a-z]", "".join(asked[-1:])) else asked[-2:]
     about = [clause for clause in clauses if tail and spell("".join(tail)) in spell(clause)]
-    about = about or [clause for clause in clauses if {*STOPS.findall(clause)} & {*STOPS.findall(question)}] or clauses
+    about = about or [clause for clause in clauses if {*STOPS.findall(clause)} & {*STOPS.findall(question)}]
     shares = [sum(f" {one} " in spell(clause) for one in {*asked}) for clause in about]
     best = [clause for clause, n in zip(about, shares, strict=True) if n and 2 * n >= max(shares)]
+    asks = len(DENIES.findall(question))
+    best = [one for one in best if asks + len(DENIES.findall(one)) < MANY] if best else best
     said = {len(DENIES.findall(clause)) % 2 == len(DENIES.findall(question)) % 2 for clause in best}
     is_open = any(bool(STOPS.search(one)) != bool(STOPS.search(question)) or _numbers(one, question) for one in best)
     return None if is_open or len(said) != 1 else said.pop()
