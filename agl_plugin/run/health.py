@@ -19,6 +19,10 @@ from agl_plugin.update.rules import StopRules, Watch
 
 Describe = Callable[[Sequence[Mapping[str, Any]]], dict[str, float]]
 NOT_FINITE = "not finite"
+ZERO_VARIANCE = "health/zero_variance_share"
+AGAINST_FLAT = (
+    "Raise rollout.temperature or rollout.group_size, or take questions that are neither too easy nor too hard"
+)
 
 
 def share(part: float, whole: float) -> float:
@@ -54,7 +58,7 @@ class Health:
         if "health/reward_mean" in measured:
             measured["health/reward_moving_mean"] = self._mean("health/reward_mean")
             self._start = (self._start + [measured["health/reward_mean"]])[: self.window]
-        warnings = [*self._limits(step), *self._bad_steps(step, metrics), *self._flat_steps(step, metrics)]
+        warnings = [*self._flat_steps(step, metrics), *self._limits(step), *self._bad_steps(step, metrics)]
         warnings += self._collapse(step)
         return {**measured, **({"warnings": warnings} if warnings else {})}
 
@@ -69,7 +73,7 @@ class Health:
         }
         measured = {ours: float(metrics[theirs]) for ours, theirs in names.items() if theirs in metrics}
         compared = metrics.get("rollout/groups", 0) - metrics.get("rollout/groups_too_small", 0)
-        measured["health/zero_variance_share"] = share(metrics.get("rollout/zero_variance_groups", 0), compared)
+        measured[ZERO_VARIANCE] = share(metrics.get("rollout/zero_variance_groups", 0), compared)
         measured |= self._of_rollouts(rows) | self.describe(rows)
         return {name: value for name, value in measured.items() if math.isfinite(value)}
 
@@ -98,7 +102,8 @@ class Health:
     def _limits(self, step: int) -> list[str]:
         texts: list[str] = []
         for watch in self.watches:
-            if watch.metric not in self._recent:
+            implied = watch.metric == ZERO_VARIANCE and self._flat
+            if watch.metric not in self._recent or implied:
                 continue
             value = self._mean(watch.metric)
             if value > watch.limit if watch.above else value < watch.limit:
@@ -134,10 +139,10 @@ class Health:
         if same and self.rules.max_flat_steps and self._flat >= self.rules.max_flat_steps:
             self.stop = (
                 f"all rewards of {self._flat} steps in a row are {low:g} (step {step}, health.max_flat_steps = "
-                f"{self.rules.max_flat_steps}): groups that do not differ teach nothing. Raise rollout.temperature or "
-                "rollout.group_size, or take questions that are neither too easy nor too hard"
+                f"{self.rules.max_flat_steps}): groups that do not differ teach nothing. {AGAINST_FLAT}"
             )
-        return self._once("flat", f"step {step}: all rewards are {low:g}, nothing to learn from") if same else []
+        text = f"step {step}: all rewards are {low:g}, nothing to learn from; rollouts.jsonl has why. {AGAINST_FLAT}"
+        return self._once("flat", text) if same else []
 
     def _collapse(self, step: int) -> list[str]:
         """Reward far below the start while the policy hardly varies any more, or mostly earns 0."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from foundation.errors import UserError
@@ -23,6 +25,7 @@ from sql_agent.scoring.values import number_of
 logger = logging.getLogger(__name__)
 SCORER_ERROR = "scorer_error"
 TOO_FEW_TURNS = "too_few_turns"
+_told: set[tuple[str, int | None, type[Exception]]] = set()  # whose traceback is in the log
 
 
 def reward_of_fault(fault: Fault) -> Reward:
@@ -103,8 +106,12 @@ async def run_scorer(function: Scorer, question: Question, episode: Episode, con
         cost = {"judge_usage": fault.usage.model_dump()} if isinstance(fault, JudgeFault) else {}
         return Score(unscored=fault.kind, explanation=str(fault), metadata=cost)
     except Exception as exc:  # anybody's function
-        logger.warning("question %s: a scorer failed", question.id, exc_info=exc)
-        return Score(unscored=SCORER_ERROR, explanation=f"the scorer raised {exc!r:.300}")
+        frame = traceback.extract_tb(exc.__traceback__)[-1]
+        place = (frame.filename, frame.lineno, type(exc))
+        logger.warning("question %s: a scorer failed: %r", question.id, exc, exc_info=None if place in _told else exc)
+        _told.add(place)
+        where = f"{frame.name} ({Path(frame.filename).name}:{frame.lineno})"
+        return Score(unscored=SCORER_ERROR, explanation=f"the scorer raised {exc!r:.250} in {where}")
     if isinstance(result, Score):
         return result
     value = number_of(result)

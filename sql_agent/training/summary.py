@@ -104,6 +104,7 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "rollouts": len(rollouts),
         "scored": len(scored),
         "unscored": dict(Counter(r.unscored for r in rollouts if r.unscored)),
+        "first_unscored": next((f"{r.unscored}: {r.reason:.300}" for r in rollouts if r.unscored and r.reason), ""),
         "broken_tools": told_tools(r.model_dump() for r in rollouts if r.unscored),
         "late_calls": {fate: _total(metrics, f"rollout/late_calls/{fate}") for fate in ("aborted", "refused")},
         "too_old": _total(train, "rollout/too_old"),
@@ -195,6 +196,11 @@ def summary_table(summary: dict[str, Any]) -> Table:
         + (f"; tools broke: {broken}" if (broken := summary.get("broken_tools")) else "")
         + (f"; too old: {old}" if (old := summary.get("too_old")) else "")
         + (f"; calls after a step's end: {late}" if late else ""),
+        **(
+            {"first unscored": f"{first} (all: {run_folder.ROLLOUTS})"}
+            if (first := summary.get("first_unscored"))
+            else {}
+        ),
         "reward": f"{number(summary['reward_mean'])} = {parts}" if parts else "-",
         "validation": ", ".join(f"step {v['step']}: {number(v['reward_mean'])}" for v in summary["validation"]) or "-",
         **_validations_by_agent(summary["validation"]),
@@ -232,8 +238,6 @@ def _table(summary: dict[str, Any], rows: dict[str, str], *, time: str) -> Table
     rows = {"steps": f"{summary['steps']} of {summary['total_steps']}", **rows, "model": summary["model"]["path"]}
     for name, text in {**rows, "time": time, "peak memory": f"{summary['peak_memory_gib']} GiB"}.items():
         table.add_row(name, escape(text))
-    for warning in summary["warnings"]:
-        table.add_row("warning", escape(warning), style="yellow")
     if summary.get("error"):
         table.add_row("error", escape(summary["error"]), style="bold red")
     return table

@@ -120,7 +120,9 @@ def test_a_model_without_finite_numbers_is_not_fit_for_a_checkpoint() -> None:
 
 def test_equal_rewards_warn_and_then_stop() -> None:
     one, same = health(), {"rollout/reward_min": 0.1, "rollout/reward_max": 0.1}
-    assert warnings_of(one.after_step(1, metrics(**same), [])) == ["step 1: all rewards are 0.1, nothing to learn from"]
+    same["rollout/zero_variance_groups"] = 6.0  # what it implies is not told beside it
+    (warning,) = warnings_of(one.after_step(1, metrics(**same), []))
+    assert warning.startswith("step 1: all rewards are 0.1, nothing to learn from; ") and "group_size" in warning
     assert not one.stop
     one.after_step(2, metrics(**same), [])
     assert one.stop.startswith("all rewards of 2 steps in a row are 0.1 (step 2, health.max_flat_steps = 2)")
