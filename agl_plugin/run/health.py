@@ -136,13 +136,15 @@ class Health:
         low, high = metrics.get("rollout/reward_min"), metrics.get("rollout/reward_max")
         same = low is not None and low == high
         self._flat = self._flat + 1 if same else 0
-        if same and self.rules.max_flat_steps and self._flat >= self.rules.max_flat_steps:
+        if not same:
+            return []
+        if self.rules.max_flat_steps and self._flat >= self.rules.max_flat_steps:
             self.stop = (
                 f"all rewards of {self._flat} steps in a row are {low:g} (step {step}, health.max_flat_steps = "
                 f"{self.rules.max_flat_steps}): groups that do not differ teach nothing. {AGAINST_FLAT}"
             )
         text = f"step {step}: all rewards are {low:g}, nothing to learn from; rollouts.jsonl has why. {AGAINST_FLAT}"
-        return self._once("flat", text) if same else []
+        return self._once("flat", text)
 
     def _collapse(self, step: int) -> list[str]:
         """Reward far below the start while the policy hardly varies any more, or mostly earns 0."""
