@@ -220,7 +220,18 @@ def _explain(error: Any, prefix: str = "") -> str:
         hint = did_you_mean(error["loc"][-1], inner.model_fields) if inner else did_you_mean(leaf, known_keys())
         hint = hint or "; docs/10-configuration.md lists all keys"
         return f"  {prefix}{leaf} = {value!r}: unknown key{hint}"
-    return f"  {prefix}{key} = {error['input']!r}: {error['msg']}"
+    return f"  {prefix}{key} = {error['input']!r}: {error['msg']}{_form(prefix, key, error)}"
+
+
+def _form(prefix: str, key: str, error: Any) -> str:
+    """An example of what the key takes, where another type was given: the words as a list, or the default."""
+    if error["type"] == "list_type":
+        example = [word.strip(" '\"") for word in str(error["input"]).strip("[] ").split(",")]
+    elif error["type"].endswith("_parsing") and key in (known := known_keys()):
+        example = known[key].default
+    else:
+        return ""
+    return f"; for example --set {shlex.quote(f'{prefix}{key}={json.dumps(example, ensure_ascii=False)}')}"
 
 
 def resolve_system_prompt[T: AgentTree](config: T, *, tiny: bool) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,15 @@ def test_a_bad_value_is_named_with_its_key(text: str) -> None:
     with pytest.raises(UserError) as caught:
         build_config(parse_assignment(text))
     assert str(caught.value).startswith("configuration:\n") and text.partition("=")[0] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [("database.tables=[tree]", "'database.tables=[\"tree\"]'"), ("optim.lr=fast", "optim.lr=1e-06")],
+)
+def test_a_value_of_another_type_is_answered_with_the_keys_form(text: str, form: str) -> None:
+    with pytest.raises(UserError, match=re.escape(f"; for example --set {form}")):
+        build_config(parse_assignment(text))
 
 
 def test_greedy_training_is_refused_with_the_remedy() -> None:
