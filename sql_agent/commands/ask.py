@@ -216,7 +216,7 @@ class AskFlags(ChatFlags):
     """The command line of `agentgrpo ask`."""
 
     question: Annotated[list[str] | None, typer.Option(help="a question; may be given several times")] = None
-    file: Annotated[Path | None, typer.Option(help="questions from a .parquet or .jsonl file")] = None
+    file: Annotated[Path | None, typer.Option(help="questions from a .parquet, .jsonl or .csv file")] = None
     limit: Annotated[int | None, typer.Option(min=1, help="ask only the first so many of the file")] = None
     json_: Annotated[bool, typer.Option("--json", help="one JSON object per question on stdout")] = False
 

@@ -187,7 +187,8 @@ def mine(
     seed: Annotated[int, typer.Option(help="of questions, splits, tiny policy and training")] = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="training steps (default: the recipe's)")] = None,
     test_questions: Annotated[
-        int | None, typer.Option(min=1, help="held-out questions per split (default: 120)")
+        int | None,
+        typer.Option(min=1, help="held-out questions that are measured, of those mined per split (default: 120)"),
     ] = None,
     samples: Annotated[
         int | None, typer.Option(min=1, help="sampled answers to each of them, beside the greedy one (default: 1)")

@@ -157,7 +157,9 @@ def main(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[import spider|bird FOLDER]", show_default=False)
     ] = None,
-    raw: Annotated[Path | None, typer.Option(help="your questions: qa jsonl or parquet, see data/README.md")] = None,
+    raw: Annotated[
+        Path | None, typer.Option(help="your questions: .parquet, .jsonl, .csv (sql_agent/data/README.md)")
+    ] = None,
     database: Annotated[Path | None, typer.Option(help="your SQLite file: reference SQL is run on it")] = None,
     out: Annotated[Path | None, typer.Option(help="folder of the results (needed with --raw)")] = None,
     val_share: Annotated[float, typer.Option(help="share of rows for validation (--raw, import)")] = 0.1,

@@ -59,7 +59,7 @@ class Parsed:
 
 
 def load_questions(path: str | Path) -> list[Question]:
-    """All questions of a parquet or jsonl file, in order.
+    """All questions of a file, in order.
 
     Raises UserError when the file is missing, empty or broken, or when any row is bad; the text lists row numbers.
     """
@@ -68,7 +68,7 @@ def load_questions(path: str | Path) -> list[Question]:
     if parsed.bad:
         shown = "\n".join(f"  row {bad.row}: {bad.reason}" for bad in parsed.bad[:SHOWN_ROWS])
         more = f"\n  and {len(parsed.bad) - SHOWN_ROWS} more" if len(parsed.bad) > SHOWN_ROWS else ""
-        raise UserError(f"{path}: {len(parsed.bad)} bad rows; mend or remove them:\n{shown}{more}")
+        raise UserError(f"{path}: bad rows ({len(parsed.bad)}); mend or remove them:\n{shown}{more}")
     return [question for _, question in parsed.rows]
 
 

@@ -112,7 +112,7 @@ def load_items(path: Path) -> list[JudgedItem]:
             bad.append(f"  line {number}: {exc}")
     if bad:
         more = [f"  and {len(bad) - SHOWN_LINES} more"] if len(bad) > SHOWN_LINES else []
-        raise UserError("\n".join([f"{path}: {len(bad)} bad lines; mend or remove them:", *bad[:SHOWN_LINES], *more]))
+        raise UserError("\n".join([f"{path}: bad lines ({len(bad)}); mend or remove them:", *bad[:SHOWN_LINES], *more]))
     if not items:
         raise UserError(f"{path}: no line; a judge is measured on judged answers, one JSON object a line")
     return items

@@ -61,7 +61,9 @@ def _trl_model(actor: Path) -> Any:
     from peft import PeftConfig, PeftModel
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     try:
         if not (actor / "adapter_config.json").is_file():
             return AutoModelForCausalLM.from_pretrained(

@@ -164,6 +164,9 @@ def save(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Pa
     """Write model, tokenizer (the chat template inside its config) and generation settings."""
     assert model.generation_config is not None
     model.generation_config.update(eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
     model.save_pretrained(folder)
     # The template inside tokenizer_config.json: older readers do not know a file of its own.
     tokenizer.save_pretrained(folder, save_jinja_files=False)

@@ -86,7 +86,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
 )
 def test_bad_lines_are_named(tmp_path: Path, line: Any, reason: str) -> None:
     path = write(tmp_path / "items.jsonl", ITEM, line, ITEM)
-    with pytest.raises(UserError, match=rf"items.jsonl: 1 bad lines[^\n]*\n  line 2: .*{reason}"):
+    with pytest.raises(UserError, match=rf"items.jsonl: bad lines \(1\)[^\n]*\n  line 2: .*{reason}"):
         load_items(path)
 
 
