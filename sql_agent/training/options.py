@@ -63,7 +63,7 @@ class Flags:
         str | None, Option(help="model folder or hub name (default: the recipe's; the tiny policy on a CPU)")
     ] = None
     data: Annotated[
-        str | None, Option(help="training questions, parquet, jsonl or csv (default: data/train.parquet)")
+        str | None, Option(help="training questions: .parquet, .jsonl, .csv (default: data/train.parquet)")
     ] = None
     val_data: Annotated[str | None, Option(help="validation questions (default: data/val.parquet)")] = None
     lora: Annotated[bool, Option("--lora", help=f"train LoRA adapters (rank {DEFAULT_LORA_RANK} unless given)")] = False
@@ -164,14 +164,18 @@ def configured(tree: dict[str, Any], *, recipe: str, lora: bool = False) -> Trai
     if lora and not config.model.lora_rank:
         config = config.but(model={"lora_rank": DEFAULT_LORA_RANK})
     config = resolve_system_prompt(config, tiny=config.is_tiny)
-    if config.is_tiny and not config.model.tiny and config.database.tables != DatabaseConfig().tables:
-        database = config.database
-        remedy = "" if database.url else f"`agentgrpo mine {database.path}` makes one that does, or "
-        logger.warning(
-            "the tiny policy knows the bundled tables alone and learns nothing of %s; %sname a --model",
-            ", ".join(database.tables) or database.url or database.folder,
-            remedy,
-        )
+    if config.is_tiny and not config.model.tiny:
+        database, tools = config.database, [tool for tool in config.agent.tools if tool != "sql"]
+        is_other = database.tables != DatabaseConfig().tables
+        unknown = (database.tables or [database.url or database.folder] if is_other else []) + tools
+        remedy = "" if database.url or tools else f"`agentgrpo mine {database.path}` makes one that does, or "
+        if unknown:
+            logger.warning(
+                "the tiny policy knows the bundled tables and the SQL tool alone and learns nothing of %s; %sname a "
+                "--model",
+                ", ".join(unknown),
+                remedy,
+            )
     return config
 
 

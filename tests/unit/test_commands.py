@@ -137,6 +137,14 @@ def test_keys_of_a_recipe_may_be_for_another_command(tmp_path: Path) -> None:
     assert options.resolve_config(flags).store.port == 4800
 
 
+@pytest.mark.parametrize(
+    ("text", "named"), [('agent.tools=["sql", "python"]', "python"), ('database.tables=["shop"]', "shop")]
+)
+def test_what_the_tiny_policy_does_not_know_is_told(text: str, named: str, caplog: pytest.LogCaptureFixture) -> None:
+    options.resolve_config(train_flags("--set", "trainer.device=cpu", "--set", text))
+    assert f"learns nothing of {named}; " in caplog.text and ("agentgrpo mine" in caplog.text) == (named == "shop")
+
+
 def test_files_are_those_of_the_recipe_and_links_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "python").symlink_to(sys.executable)
     (tmp_path / "x.py").write_text("")
