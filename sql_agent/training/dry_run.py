@@ -47,11 +47,12 @@ def dry_run(config: TrainConfig, terminal: Console, *, verl: bool = True) -> int
         lines = [*arithmetic(config, scoring, n_train=len(train), n_val=len(val), steps=steps), *played]
         lines += [f"the offline judge grades {graded}"] if graded else []
         lines += findings(probed(probed_questions, scoring))
-    show(terminal, "configuration", flatten(config.model_dump(mode="json")))
+    whole, base = config.logging.debug, flatten(TrainConfig().model_dump(mode="json"))
+    show(terminal, "configuration", flatten(config.model_dump(mode="json")), base=base, whole=whole)
     if verl:
         path = model_name(config.model, tiny=config.is_tiny, seed=config.trainer.seed)
         overrides = verl_overrides(config, model_path=path, run_dir=Path("RUN_FOLDER"), total_steps=steps)
-        show(terminal, "verl's configuration", {**flatten(composed_base()), **flatten(overrides)})
+        show(terminal, "verl's configuration", flatten(overrides), base=flatten(composed_base()), whole=whole)
     terminal.print("\n".join(["", *lines]), markup=False)
     terminal.print("dry run: the checks passed; nothing was trained", markup=False)
     return 0
@@ -72,10 +73,12 @@ def check(config: TrainConfig, scoring: ScoringContext, *, steps: int) -> None:
     check_judge(scoring)
 
 
-def show(terminal: Console, title: str, flat: dict[str, Any]) -> None:
-    """A tree as lines `key = value`."""
-    lines = (f"  {key} = {json.dumps(value, ensure_ascii=False, default=str)}" for key, value in sorted(flat.items()))
-    terminal.print("\n".join(["", title, *lines]), markup=False)
+def show(terminal: Console, title: str, flat: dict[str, Any], *, base: dict[str, Any], whole: bool) -> None:
+    """A tree over its defaults `base` as lines `key = value`; unless `whole`, those that are not the default."""
+    shown = base | flat if whole else {key: value for key, value in flat.items() if base.get(key, ...) != value}
+    lines = (f"  {key} = {json.dumps(value, ensure_ascii=False, default=str)}" for key, value in sorted(shown.items()))
+    note = "" if whole else ", where it is not the default (--debug: all)"
+    terminal.print("\n".join(["", f"{title}{note}", *lines]), markup=False)
 
 
 def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_val: int, steps: int) -> Iterator[str]:
@@ -86,7 +89,8 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
     validations, stored = n_validations(trainer, steps), bool(config.data.from_store)
     n_played = validations * n_val + (0 if stored else steps * rollouts)
     name = model_name(config.model, tiny=config.is_tiny, seed=trainer.seed)
-    yield f"recipe {config.recipe} on {trainer.device}, {trainer.n_gpus} GPU(s); model {name}"
+    where = "cpu" if trainer.device == "cpu" else f"{trainer.device}, {trainer.n_gpus} GPU(s)"
+    yield f"recipe {config.recipe} on {where}; model {name}"
     if trainer.device == "cuda" and gpu_count() < trainer.n_gpus:
         yield f"GPUs: not looked at (the driver here shows {gpu_count()})"
     yield f"questions: {n_train} to train, {n_val} to validate"

@@ -74,8 +74,13 @@ def test_every_recipe_is_looked_at_without_a_gpu(recipe: str, tmp_path: Path) ->
     text = told("--recipe", recipe, *brought(recipe, tmp_path), *CONSOLE)
     assert f'  recipe = "{recipe}"' in text and "  trainer.total_training_steps = " in text
     assert text.endswith("dry run: the checks passed; nothing was trained\n")
-    # Keys of verl that no recipe sets are there too.
-    assert "  actor_rollout_ref.actor.optim.betas = " in text or "  trainer.balance_batch = " in text
+    assert "  actor_rollout_ref.actor.optim.betas = " not in text and text.count("\n") < 200
+
+
+def test_what_is_as_by_default_is_shown_with_debug() -> None:
+    text = told("--recipe", "smoke_cpu", "--debug")
+    assert "  actor_rollout_ref.actor.optim.betas = " in text and "  optim.clip_low = " in text
+    assert "recipe smoke_cpu on cpu; model " in text
 
 
 @pytest.mark.long
