@@ -27,7 +27,7 @@ JOINT = re.compile(  # stands between things that are compared
     r"|(?<![a-z])(?:and|or|as well as|vs|versus|with|(?:differ(?:s|ent)? )?from|similar to|compared to)(?![a-z]))"
     r"(?: ?(?:the|that|those|of|for|in)(?![a-z]))*"
 )
-LOOSEST = [re.compile(rf"(?<![a-z]){sign}(?![a-z])") for sign in ("、", "以及", "和", "跟", "同", "与", "及", "and")]
+LOOSEST = ("、", "以及", "和", "跟", "同", "与", "及")
 ORDER = re.compile(  # what is asked for has an order
     r"顺序|次序|依次|排序|排列|从.{1,6}到|由.到|最[^,;。?]{1,6}的\d+|前\d+[名位大种个]"
     r"|\b(?:(?:order|rank|sort)(?:ed)?|top|from .+ to|\w*(?:est|most)\b[^.?]* first|the \d+ (?:\w*est|most|least))\b"
@@ -130,7 +130,7 @@ def _things(question: str, sizes: set[int]) -> Iterator[tuple[list[str], bool]]:
     is_short = "?" in question and all(len(tokens(one)) < MAX_SHORT for one in asked)
     if len(asked) < 2 or not (is_short or all(map(ASKING.search, asked))):
         for part in PART_END.split(question):  # a title may have a joint of its own
-            splits = [JOINT.split(part), *(sign.split(part) for sign in LOOSEST if sign.search(part))]
+            splits = [JOINT.split(part), *(part.split(sign) for sign in LOOSEST if sign in part)]
             yield next((one for one in splits if any(not size % len(one) for size in sizes)), splits[0]), False
     else:
         spelt = [[token[0] for token in tokens(one)] for one in asked]

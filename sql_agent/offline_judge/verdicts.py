@@ -31,7 +31,7 @@ VERDICT = re.compile(
 )
 DENIES = re.compile(rf"{DENYING.pattern}|cannot|[禁忌]|避免|\bavoid")
 STOPS = re.compile(  # what is turned round without a denial
-    r"[停止慎]|继续|\b(?:stop|continue|caution|out of|within|outside|inside)"
+    r"[停止慎]|继续|\b(?:stop|continue|caution|out of)"
 )
 CLAUSE_END = re.compile(
     r"[,;:。.!?\n]+(?!\d)"
@@ -70,10 +70,11 @@ def wanted(question: str, reference: str, names: Collection[str]) -> bool | None
     for name in names:
         question = question.replace(name, " ")
     asked = [one for one in asked if f" {one} " in spell(question)]
-    clauses = [f"{clause} " for clause in CLAUSE_END.split(reference)]
+    clauses = [f"{clause} " for clause in CLAUSE_END.split(reference) if clause.strip()]
     tail = asked[-1:] if re.search("[a-z]", "".join(asked[-1:])) else asked[-2:]
     about = [clause for clause in clauses if tail and spell("".join(tail)) in spell(clause)]
     about = about or [clause for clause in clauses if {*STOPS.findall(clause)} & {*STOPS.findall(question)}]
+    about = about or clauses * (len(clauses) == 1)
     shares = [sum(f" {one} " in spell(clause) for one in {*asked}) for clause in about]
     best = [clause for clause, n in zip(about, shares, strict=True) if n and 2 * n >= max(shares)]
     asks = len(DENIES.findall(question))
