@@ -23,9 +23,9 @@ from typing import IO, Any, ClassVar
 
 import aiologic
 
-from agl_plugin.store.turns import Row
 from foundation.errors import RunError
 
+Row = tuple[Any, ...]
 CURRENT_TURN: ContextVar[object] = ContextVar("turn", default=None)  # the database whose turn this is
 LINGER_S = 0.001  # turns that end within it share a commit
 VERSION = 1  # of the tables: PRAGMA user_version
@@ -79,14 +79,17 @@ def connected(path: Path) -> sqlite3.Connection:
 
 
 class Database:
-    """The file at `path`, opened at once and held until `close`."""
+    """The file at `path`, opened at once and held until `close`.
 
-    ROW_ID: ClassVar[str] = "INTEGER PRIMARY KEY"
+    Statements have `?` for values; nothing but a turn reads or writes. The words in which databases differ stand first.
+    """
+
+    ROW_ID: ClassVar[str] = "INTEGER PRIMARY KEY"  # numbers rows in the order of their insertion
     TYPES: ClassVar[dict[type, str]] = {str: "", int: "", float: ""}  # of columns; SQLite keeps what it is given
-    LOCKED: ClassVar[str] = ""  # a turn has the whole file
-    UNCLAIMED: ClassVar[str] = ""
-    N_ANSWERS: ClassVar[int] = 1000
-    AGAIN: ClassVar[tuple[type[Exception], ...]] = ()
+    LOCKED: ClassVar[str] = ""  # ends a SELECT of rows that the turn will change; here it has the whole file
+    UNCLAIMED: ClassVar[str] = ""  # the same of rows that it takes, without those that another one is taking
+    N_ANSWERS: ClassVar[int] = 1000  # kept of requests that may be sent again
+    AGAIN: ClassVar[tuple[type[Exception], ...]] = ()  # raised by a turn that was taken back, and can be had again
 
     def __init__(self, path: Path) -> None:
         self.path, self._lock = path, locked(path)
