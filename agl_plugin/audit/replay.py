@@ -24,10 +24,9 @@ from typing import Any
 import torch
 
 from agl_plugin.audit import schema
-from agl_plugin.audit.calls import stored_calls
 from agl_plugin.audit.recompute import Settings
-from agl_plugin.audit.schema import unpack
-from agl_plugin.audit.stored import call_of, turn_of
+from agl_plugin.audit.schema import stored_calls, unpack
+from agl_plugin.audit.stored import call_of
 from agl_plugin.update.fingerprint import MOMENTS
 from agl_plugin.update.rules import Updated, UpdateRules
 from foundation import run_folder
@@ -179,15 +178,15 @@ def stored_batch(connection: sqlite3.Connection, settings: Settings, *, step: in
     Raises UserError where the calls give other rows than are stored.
     """
     from agl_plugin.update.batch import build_batch
-    from agl_plugin.update.rows import Turn
+    from agl_plugin.update.rows import Call
 
     query = """SELECT rollout_id, group_id, reward, attempt_id, max(train_row.advantage) AS advantage FROM train_row
         JOIN rollout ON rollout.id = train_row.rollout_id JOIN verdict USING (rollout_id)
         WHERE train_row.step = ? GROUP BY rollout_id ORDER BY min(row_number)"""
-    rollouts: dict[str, tuple[str, float, list[Turn]]] = {}
+    rollouts: dict[str, tuple[str, float, list[Call]]] = {}
     for row in connection.execute(query, (step,)).fetchall():
-        turns = [turn_of(call_of(call, prompt)) for call, prompt in stored_calls(connection, row["attempt_id"])]
-        rollouts[row["rollout_id"]] = row["group_id"], row["reward"], turns
+        calls = [call_of(call, prompt) for call, prompt in stored_calls(connection, row["attempt_id"])]
+        rollouts[row["rollout_id"]] = row["group_id"], row["reward"], calls
     batch = build_batch(
         rollouts,
         merge=settings.merge,
