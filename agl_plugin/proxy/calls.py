@@ -2,9 +2,9 @@
 
 Guarantees: the calls of a rollout go to one address, where their prompt's beginning is in the prefix cache: at first to
 the one with the fewest calls in flight, and elsewhere once it has `per_engine` or takes no connections. Where all are
-full (without it MOST_CALLS in all) calls wait, and none is refused for being too many. A connection that
-cannot be made is tried again, there or elsewhere, for CONNECT_S; one that was reused and closed within STALE_S without
-a byte of an answer is tried once more, on a fresh one; nothing else is sent twice. An address without connections rests while others have
+full (without it MOST_CALLS in all) calls wait, and none is refused for being too many. Each has a connection of its
+own, since a model server may close one that is kept just as a call is sent; one that cannot be made is tried again,
+there or elsewhere, for CONNECT_S, and nothing is sent twice. An address without connections rests while others have
 them, and one call in REST_S looks whether it is back. A body that has not come within BODY_S is refused, and stands in
 nobody's way until then. A stream that breaks off breaks off for the agent too, and one of which the agent reads nothing
 for UNREAD_S is broken off. What an agent no longer waits for is waited for all the same, so that the gate counts what
@@ -24,7 +24,6 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 
 import aiohttp
@@ -59,19 +58,8 @@ CONNECT_S, TRY_S, PAUSE_S, REST_S = 10.0, 2.5, 0.1, 1.0
 UNREAD_S = 15.0  # less than the trainer waits for the gate
 NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 ODD = (ValueError, LookupError, TypeError, AttributeError)  # what reading a completion of another form raises
-# vLLM's server closes a connection that was idle for 5 s, and a call on one that is being closed fails.
-IDLE_S, STALE_S = 2.0, 1.0  # above the latter the model server may have worked on it
-IS_FRESH = ContextVar("IS_FRESH", default=True)  # whether the connection of this task's call was made for it
 LONGEST_EVENT_BYTES = 4 * 2**20  # the first of a stream holds the prompt's token ids
 LARGE_BODY_BYTES = 2**20  # aiohttp sends such bytes in one piece, and warns
-
-
-class Connector(aiohttp.TCPConnector):
-    """Says of which calls the connection is new."""
-
-    async def _create_connection(self, *args: Any, **kwargs: Any) -> Any:
-        IS_FRESH.set(True)
-        return await super()._create_connection(*args, **kwargs)
 
 
 class CallError(AgentGRPOError):
@@ -132,10 +120,9 @@ class Calls:
         """What is there while the server runs: connections, and the way to the store."""
         self._room = asyncio.Semaphore(self.per_engine * len(self.addresses) or MOST_CALLS)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=TRY_S)
-        session = functools.partial(aiohttp.ClientSession, timeout=timeout, read_bufsize=LONGEST_EVENT_BYTES)
+        connector = aiohttp.TCPConnector(limit=0, force_close=True)
         async with (
-            session(connector=Connector(limit=0, keepalive_timeout=IDLE_S)) as http,
-            session(connector=Connector(limit=0, force_close=True)) as self._http_once,
+            aiohttp.ClientSession(connector=connector, timeout=timeout, read_bufsize=LONGEST_EVENT_BYTES) as http,
             SpanWriter(store, http, counts=self.metrics.spans).running() as spans,
         ):
             self._http, self._spans, self._packer = http, spans, Packer()
@@ -251,22 +238,9 @@ class Calls:
                 await asyncio.sleep(PAUSE_S)
 
     async def _posted(self, address: Address, body: bytes) -> aiohttp.ClientResponse:
-        """Post; once more where the connection was an old one that the server had closed before the body came."""
-
-        def data() -> bytes | io.BytesIO:
-            return body if len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
-
-        IS_FRESH.set(False)
-        sent_s = time.monotonic()
-        how = {"headers": {"Content-Type": "application/json"}, "allow_redirects": False}
-        try:
-            return await self._http.post(address.url, data=data(), **how)
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as exc:
-            begun = isinstance(exc, aiohttp.ServerDisconnectedError) and not isinstance(exc.message, str)
-            if IS_FRESH.get() or begun or time.monotonic() > sent_s + STALE_S:
-                raise
-        self.metrics.retries.inc()
-        return await self._http_once.post(address.url, data=data(), **how)
+        data = body if len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
+        headers = {"Content-Type": "application/json"}
+        return await self._http.post(address.url, data=data, headers=headers, allow_redirects=False)
 
     def _next_of(self, addresses: Sequence[Address], rollout: str) -> Address:
         """The rollout's own, unless it is full; else one of this machine, the one with the fewest calls, and of those
