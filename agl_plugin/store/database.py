@@ -123,9 +123,10 @@ class Database:
         async with self._pen:
             token = CURRENT_TURN.set(self)
             try:
-                with self._all_or_nothing():
+                with self._all_or_nothing("turn"):
                     yield
             finally:
+                self._in_savepoint = False
                 CURRENT_TURN.reset(token)
                 if not self._connection.in_transaction:
                     self._commit()  # SQLite took the batch back: its disk is full
@@ -136,17 +137,17 @@ class Database:
             await asyncio.wrap_future(batch)
 
     @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
+    def _all_or_nothing(self, savepoint: str) -> Iterator[None]:
+        """Take back what the block wrote when it raises."""
         try:
             yield
         except BaseException:
             if self._in_savepoint and self._connection.in_transaction:
-                self._connection.execute("ROLLBACK TO turn")
+                self._connection.execute(f"ROLLBACK TO {savepoint}")
             raise
         finally:
             if self._in_savepoint and self._connection.in_transaction:
-                self._connection.execute("RELEASE turn")
-            self._in_savepoint = False
+                self._connection.execute(f"RELEASE {savepoint}")
 
     async def hold(self, _names: Iterable[str]) -> None:
         """A turn has the whole file."""
@@ -155,15 +156,8 @@ class Database:
     async def part(self) -> AsyncIterator[None]:
         """Within a turn: writes that are taken back together when the block raises."""
         await self.write("SAVEPOINT part")
-        try:
+        with self._all_or_nothing("part"):
             yield
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK TO part")
-            raise
-        finally:
-            if self._connection.in_transaction:
-                self._connection.execute("RELEASE part")
 
     async def copied(self, _table: str, _columns: str, _rows: Sequence[Sequence[Any]]) -> bool:
         """Rows are inserted one by one, which costs no round trips."""
