@@ -122,7 +122,7 @@ class GrpoDaemon:
         self.llm_proxy = _make_proxy(self.options, self.store, gate)
         self._one = self.options.gateways == "one"
         self.gate: Gate | NodeGateways = gate if self._one else self.llm_proxy
-        self._gateway = GatewayWatch(self.llm_proxy)
+        self.gateway_watch = GatewayWatch(self.llm_proxy)
         self.grade_group = self.options.grade_group
         self.batched: Batched | None = None
         self.spare_questions: SpareQuestions | None = None
@@ -136,7 +136,7 @@ class GrpoDaemon:
         self._resources_id = ""
         self._addresses: list[str] = []
         self._n_queued = 0
-        self._rollouts = InFlight()  # the rollouts of the step
+        self.rollouts = InFlight()  # of the step
         self.playing_on = InFlight()  # over the ends of steps
         self._too_old, self._dropped = set[str](), set[str]()  # rollouts of the step, and groups
         self._loop = LoopThread("rollouts")
@@ -158,14 +158,14 @@ class GrpoDaemon:
     def take(self, rollouts: Sequence[StoredRollout]) -> None:
         """Let these, which a finished run stored, be the rollouts of the step; nothing is played."""
         self._queued_at_s, self.is_train, self.batched = time.time(), True, None
-        self._gateway.begin()
-        self._rollouts = InFlight(
+        self.gateway_watch.begin()
+        self.rollouts = InFlight(
             {i.seen.rollout_id: {**i.seen.question, "data_id": i.record["group"]} for i in rollouts},
             {i.seen.rollout_id: Finished(i.reward, i.record["unscored"], i.seen.calls) for i in rollouts},
             [i.record for i in rollouts],
             [i.seen for i in rollouts],
         )
-        self._n_queued, self._places = len(rollouts), Places(sorted(self._rollouts.groups))
+        self._n_queued, self._places = len(rollouts), Places(sorted(self.rollouts.groups))
         self._write_down()
 
     def _wait[T](self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
@@ -184,16 +184,6 @@ class GrpoDaemon:
                 "--resume latest"
             ) from exc
 
-    @property
-    def warnings(self) -> list[str]:
-        """What a person should know of the step's rollouts."""
-        return self._gateway.warnings
-
-    @property
-    def step_rows(self) -> list[dict[str, Any]]:
-        """The records of the last rollouts, as they stand in rollouts.jsonl."""
-        return self._rollouts.rows
-
     async def _set_up(
         self, questions: list[dict[str, Any]], addresses: Sequence[str], *, is_train: bool, resumes: bool = False
     ) -> None:
@@ -203,13 +193,13 @@ class GrpoDaemon:
         self._too_old.clear()
         self._dropped.clear()
         self._n_queued = 0
-        self._gateway.begin(self.playing_on.pending)
+        self.gateway_watch.begin(self.playing_on.pending)
         if self.playing_on.asked:
             await self._look()  # it may have died between the steps
-            self._rollouts = self.playing_on
+            self.rollouts = self.playing_on
             # Before newer resources, by which the store counts what spans it may delete.
             await self._collect(sorted(self.playing_on.pending), enough=lambda: True)
-        self._rollouts = self.playing_on if resumes else InFlight()
+        self.rollouts = self.playing_on if resumes else InFlight()
         if resumes:
             questions = [*questions, *self._drop_groups()]
         if list(addresses) != self._addresses:
@@ -234,7 +224,7 @@ class GrpoDaemon:
     @property
     def outcome(self) -> Outcome:
         """What the rollouts of the step, or of the validation, came to so far."""
-        return Outcome(self._rollouts, self._too_old, self._n_queued, self.run_dir / run_folder.ROLLOUTS)
+        return Outcome(self.rollouts, self._too_old, self._n_queued, self.run_dir / run_folder.ROLLOUTS)
 
     @property
     def _ages(self) -> dict[str, int]:
@@ -243,39 +233,39 @@ class GrpoDaemon:
 
     def _drop_groups(self) -> list[dict[str, Any]]:
         """Leave out the complete groups that are too old, and give their questions, which are asked again."""
-        _, lost = self._rollouts.complete(**self._ages)
+        _, lost = self.rollouts.complete(**self._ages)
         fresh = [name for name in lost if name not in self._dropped]
-        groups = self._rollouts.groups
+        groups = self.rollouts.groups
         self._dropped.update(fresh)
-        return [self._rollouts.asked[groups[name][0]] for name in fresh]
+        return [self.rollouts.asked[groups[name][0]] for name in fresh]
 
     async def _play_ahead(self, n_groups: int) -> None:
         """Until so many groups are complete and young enough; what else was asked plays on."""
         ready: list[str] = []
 
         def enough() -> bool:
-            ready[:] = self._rollouts.complete(**self._ages)[0][:n_groups]
+            ready[:] = self.rollouts.complete(**self._ages)[0][:n_groups]
             return len(ready) == n_groups
 
         while not enough():
-            await self._collect(sorted(self._rollouts.pending), enough=enough)
+            await self._collect(sorted(self.rollouts.pending), enough=enough)
             if len(ready) < n_groups:
                 if not (again := self._drop_groups()):
                     break  # fewer were asked
                 await self._enqueue(again)
-        everything, taken = self._rollouts, {*ready, *self._dropped}
+        everything, taken = self.rollouts, {*ready, *self._dropped}
         self.playing_on = everything.of(taken, others=True)
-        self._rollouts = everything.of(taken)
-        self._too_old = self._rollouts.too_old(**self._ages) & self.outcome.scored.keys()
-        self._n_queued, self._places = len(self._rollouts.asked), Places(sorted(taken))
+        self.rollouts = everything.of(taken)
+        self._too_old = self.rollouts.too_old(**self._ages) & self.outcome.scored.keys()
+        self._n_queued, self._places = len(self.rollouts.asked), Places(sorted(taken))
 
     async def _play(self, n_groups: int = 0) -> None:
         self.batched = None
         try:
             if n_groups:
                 return await self._play_ahead(n_groups)
-            await self._collect(list(self._rollouts.asked))
-            self._places = Places(sorted(self._rollouts.groups))
+            await self._collect(list(self.rollouts.asked))
+            self._places = Places(sorted(self.rollouts.groups))
             for _ in range(self.options.resample if self.is_train else 0):
                 if not await self._replace_flat_groups():
                     break
@@ -284,18 +274,18 @@ class GrpoDaemon:
 
     def _write_down(self) -> None:
         """The rollouts of the step, in rollouts.jsonl and the audit."""
-        for row in self._rollouts.rows:
+        for row in self.rollouts.rows:
             row["step"] = self.step  # that of the update, if it finished before
-        append_lines(self.run_dir / run_folder.ROLLOUTS, self._rollouts.rows)
+        append_lines(self.run_dir / run_folder.ROLLOUTS, self.rollouts.rows)
         if self.audit:
-            rollouts, run_id = self._rollouts, self.audit.run_id
+            rollouts, run_id = self.rollouts, self.audit.run_id
             records = {row["rollout_id"]: row for row in rollouts.rows}
             self.audit.add(lambda: rollout_rows(rollouts.seen, records, run_id=run_id), step=self.step)
 
     async def _replace_flat_groups(self) -> bool:
         """Roll out other questions in the place of flat groups; False when there is nothing to replace."""
         flat = self._places.flat(self.outcome.rewards)
-        used = {key_of(sample) for sample in self._rollouts.asked.values()}
+        used = {key_of(sample) for sample in self.rollouts.asked.values()}
         questions = self.spare_questions.draw(len(flat), used=used) if self.spare_questions else []
         if not questions:
             return False
@@ -313,7 +303,7 @@ class GrpoDaemon:
         for rollout in rollouts:
             data_id = (rollout.metadata or {})["data_id"]
             groups[data_id].append(rollout.rollout_id)
-            self._rollouts.asked[rollout.rollout_id] = {**samples[data_id], "data_id": data_id}
+            self.rollouts.asked[rollout.rollout_id] = {**samples[data_id], "data_id": data_id}
         self._n_queued += len(rollouts)
         return groups
 
@@ -349,8 +339,8 @@ class GrpoDaemon:
     async def _collect(self, rollout_ids: list[str], *, enough: Callable[[], bool] = lambda: False) -> None:
         """Wait until all these rollouts have finished and have their rewards, or there are `enough`."""
         pending = set(rollout_ids)
-        groups = {i: self._rollouts.asked[i]["data_id"] for i in rollout_ids}
-        rewards = GroupRewards(self.grade_group, self._rollouts.rows, self._rollouts.finished, Counter(groups.values()))
+        groups = {i: self.rollouts.asked[i]["data_id"] for i in rollout_ids}
+        rewards = GroupRewards(self.grade_group, self.rollouts.rows, self.rollouts.finished, Counter(groups.values()))
         last_change = last_watch = time.monotonic()
         while pending:
             # Each has its latest attempt; a store reads no others for it.
@@ -360,7 +350,7 @@ class GrpoDaemon:
             for rollout, seen in zip(finished, validated, strict=True):
                 if seen is None:
                     continue
-                self._rollouts.finished[rollout.rollout_id] = seen
+                self.rollouts.finished[rollout.rollout_id] = seen
                 pending.discard(rollout.rollout_id)
                 rewards.finished(groups[rollout.rollout_id])
             if enough():
@@ -378,7 +368,7 @@ class GrpoDaemon:
 
     async def _look(self, *, may_be_dying: bool = False) -> None:
         """Start a dead gateway again; whatever plays may have lost a call with it."""
-        await self._gateway.look(self._rollouts.pending | self.playing_on.pending, may_be_dying=may_be_dying)
+        await self.gateway_watch.look(self.rollouts.pending | self.playing_on.pending, may_be_dying=may_be_dying)
 
     async def _watch(self, pending: set[str], *, idle_s: float) -> None:
         """Notice a store that lost its rollouts, and runners that do not come."""
@@ -422,12 +412,12 @@ class GrpoDaemon:
             unscored = BROKEN_TOKEN_IDS if read_calls(spans)[1] else "no_token_ids"
         if unscored not in ("", AWAITS_GROUP):
             await self._look(may_be_dying=True)
-            if self._gateway.plays_again(rollout.rollout_id):
+            if self.gateway_watch.plays_again(rollout.rollout_id):
                 await self.store.update_rollout(rollout.rollout_id, status="requeuing")
                 return None
-        self._rollouts.rows.append(self._row(rollout, spans, calls, unscored=unscored))
+        self.rollouts.rows.append(self._row(rollout, spans, calls, unscored=unscored))
         if self.audit:
-            self._rollouts.seen.append(seen_rollout(rollout, await self._attempts(rollout), spans, calls))
+            self.rollouts.seen.append(seen_rollout(rollout, await self._attempts(rollout), spans, calls))
         return Finished(None if unscored else reward, unscored, calls)
 
     async def _why_nothing(self, rollout: Rollout) -> str:
@@ -474,7 +464,7 @@ class GrpoDaemon:
             raise outcome.no_data(f"step {self.step}: no question has two scored rollouts to compare")
         stats = outcome.counts | outcome.group_counts
         stats |= {"resampled_groups": self._places.tried, "replaced_groups": self._places.replaced}
-        records = {row["rollout_id"]: row for row in self._rollouts.rows} if by_turn else {}
+        records = {row["rollout_id"]: row for row in self.rollouts.rows} if by_turn else {}
         batch = build_batch(
             {i: (outcome.question_of(i), r.reward or 0.0, r.calls) for i, r in kept.items()},
             merge=self.merge,
@@ -485,10 +475,10 @@ class GrpoDaemon:
             if by_turn
             else None,
         )
-        left_out = {i: outcome.why_left_out(i, in_batch) for i in self._rollouts.asked if i not in kept}
+        left_out = {i: outcome.why_left_out(i, in_batch) for i in self.rollouts.asked if i not in kept}
         self.batched = Batched(batch.rows, limits, left_out)
-        self.stats = stats | self._gateway.counts | self._staleness(kept)
-        for row in self._rollouts.rows:
+        self.stats = stats | self.gateway_watch.counts | self._staleness(kept)
+        for row in self.rollouts.rows:
             for kind, start, end in row.get("timeline", []):
                 self.watch.add(kind, start, end)
         self.watch.add("rollouts", self._queued_at_s, time.time())  # their time ends now

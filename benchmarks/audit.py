@@ -87,7 +87,9 @@ def write_step(audit: AuditLog, rng: random.Random, step: int, n: int) -> None:
         made = [] if record["unscored"] else rows_of_calls(calls, merge=True, limits=LIMITS)
         rows += [(name, row) for row in made]
     left = {name: "unscored" for name, record in records.items() if record["unscored"]}
-    updated = Updated({k: UpdatedRow(0.5, 120, True, 1) for k in range(len(rows))}, [0.1], "b" * 16, "a" * 16)
+    updated = Updated(
+        {k: UpdatedRow(0.5, 120, True, 1) for k in range(len(rows))}, [0.1], "b" * 16, "a" * 16, {"settings": {}}
+    )
     audit.add(lambda: rollout_rows(rollouts, records, run_id=audit.run_id), step=step)
     audit.add(
         lambda: update_rows(Batched(rows, LIMITS, left), updated, {}, step=step, run_id=audit.run_id), step=step

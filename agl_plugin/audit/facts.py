@@ -177,10 +177,9 @@ def update_rows(
     tables: Rows = {"train_row": rows, "left_out": left_out}
     if updated:
         tables["policy_update"] = [_update(updated, rows, metrics, step=step) | {"id": update_id, "run_id": run_id}]
-        if updated.state:
-            packed = {name: value for name, value in updated.state.items() if name != "settings"}
-            state = {name: pack(value.tolist(), "f") for name, value in packed.items()}
-            tables["update_state"] = [{"id": update_id, "settings": json.dumps(updated.state["settings"]), **state}]
+        samples = {name: value for name, value in updated.state.items() if name != "settings"}
+        state = {name: pack(value.tolist(), "f") for name, value in samples.items()}
+        tables["update_state"] = [{"id": update_id, "settings": json.dumps(updated.state["settings"]), **state}]
     return tables
 
 

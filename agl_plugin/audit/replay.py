@@ -52,7 +52,7 @@ class Replayed:
                  if not gap <= SAME[name]]  # fmt: skip
         if self.stored.weights_before != self.repeated.weights_before:
             problems.append("it begins with other weights")
-        then, now = _state_of(self.stored)["settings"], _state_of(self.repeated)["settings"]
+        then, now = self.stored.state["settings"], self.repeated.state["settings"]
         return problems + [
             f"{name} was {then.get(name)}, and is {now[name]}" for name in now if then.get(name) != now[name]
         ]
@@ -60,14 +60,9 @@ class Replayed:
     @property
     def gaps(self) -> dict[str, float]:
         """How far each part of SAME differs."""
-        then, now = (_parts(_state_of(update)) for update in (self.stored, self.repeated))
+        then, now = _parts(self.stored.state), _parts(self.repeated.state)
         norms = _norm_gap(self.stored.grad_norms, self.repeated.grad_norms)
         return {"grad_norms": norms, **{name: _gap(then[name], now[name]) for name in then}}
-
-
-def _state_of(update: Updated) -> Mapping[str, Any]:
-    assert update.state is not None, "a worker of verl tells its optimizer's state"
-    return update.state
 
 
 def _norm_gap(stored: list[float], repeated: list[float]) -> float:

@@ -106,13 +106,13 @@ class TableCollections(LightningCollections):
     def collection_name(self) -> str:
         return "router"
 
-    rollouts = property(attrgetter("_rollouts"))
-    attempts = property(attrgetter("_attempts"))
-    spans = property(attrgetter("_spans"))
-    resources = property(attrgetter("_resources"))
-    workers = property(attrgetter("_workers"))
-    rollout_queue = property(attrgetter("_rollout_queue"))
-    span_sequence_ids = property(attrgetter("_span_sequence_ids"))
+    rollouts: Any = property(attrgetter("_rollouts"))
+    attempts: Any = property(attrgetter("_attempts"))
+    spans: Any = property(attrgetter("_spans"))
+    resources: Any = property(attrgetter("_resources"))
+    workers: Any = property(attrgetter("_workers"))
+    rollout_queue: Any = property(attrgetter("_rollout_queue"))
+    span_sequence_ids: Any = property(attrgetter("_span_sequence_ids"))
 
     @asynccontextmanager
     async def atomic(

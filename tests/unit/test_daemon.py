@@ -124,7 +124,7 @@ def queue(daemon: GrpoDaemon, n_rollouts: list[int], *, is_train: bool = True, n
         for _ in range(n)
     ]
     rollouts = asyncio.run(daemon.store.enqueue_many_rollouts(requests))
-    daemon._rollouts = InFlight({r.rollout_id: {"data_id": (r.metadata or {})["data_id"]} for r in rollouts})
+    daemon.rollouts = InFlight({r.rollout_id: {"data_id": (r.metadata or {})["data_id"]} for r in rollouts})
     daemon._n_queued = len(rollouts)
 
 
@@ -332,7 +332,7 @@ def test_the_end_of_each_call_and_the_spread_of_rewards_are_told(daemon: GrpoDae
     batch_of(daemon)
     assert (daemon.stats["reward_min"], daemon.stats["reward_max"]) == (0.0, 0.9)
     assert daemon.stats["zero_reward_share"] == pytest.approx(1 / 3)
-    assert sorted(line["finish_reasons"] for line in daemon.step_rows) == [["stop"], ["stop"], ["stop", "stop"]]
+    assert sorted(line["finish_reasons"] for line in daemon.rollouts.rows) == [["stop"], ["stop"], ["stop", "stop"]]
 
 
 def test_a_group_that_the_grader_leaves_unscored_has_no_reward(daemon: GrpoDaemon) -> None:

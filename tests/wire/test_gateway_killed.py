@@ -120,7 +120,7 @@ async def test_a_step_goes_on_over_a_gateway_that_is_killed_in_its_middle(
     tmp_path: Path, server: FakeServer, caplog: pytest.LogCaptureFixture, kills: int
 ) -> None:
     daemon = await killed(tmp_path, server, kills=kills)
-    rows = daemon.step_rows
+    rows = daemon.rollouts.rows
     assert len({row["rollout_id"] for row in rows}) == len(rows) == N_QUESTIONS * N_EACH
     assert Counter(row["unscored"] for row in rows) == {"": N_QUESTIONS * N_EACH}  # none was lost
     assert all(len(row["response_tokens"]) == 2 for row in rows)
