@@ -82,7 +82,7 @@ def test_with_thinking_off_each_rollout_is_one_row(tokenizer: Any, tmp_path: Pat
     rollouts = [played(tokenizer, tool_calls(n, thought=""), tmp_path, thinks=False) for n in range(2, 9)]
     metrics = batch_of(rollouts).metrics
     assert metrics["batch/merged_share"] == 1.0 and metrics["batch/rows"] == 7 and metrics["batch/calls"] == 35
-    first = tokenizer.decode(rollouts[0][0].prompt["token_ids"])
+    first = tokenizer.decode(rollouts[0][0].prompt)
     assert first.endswith("<think>\n\n</think>\n\n")
     assert_exact(rollouts[:3])
 
