@@ -97,11 +97,6 @@ def _start(*, cpu: bool, n_gpus: int, without_litellm: bool, python: Path | None
     )
 
 
-def questions_of(dataset: Any) -> list[dict[str, Any]]:
-    """The rows of one of agent-lightning's datasets, which have a length and places."""
-    return [dataset[place] for place in range(len(dataset))]
-
-
 @dataclass(frozen=True)
 class Job:
     """What is trained, and how. `verl` are the overrides of verl's configuration; no key is checked here. With `audit`
@@ -114,8 +109,8 @@ class Job:
     audit: bool
 
 
-def train(job: Job, parts: dict[str, Any]) -> None:
-    """Compose verl's configuration with the overrides, and train. `parts`: store, adapter, datasets."""
+def train(job: Job, *, store: Any, questions: list[Any], held_out: list[Any]) -> None:
+    """Compose verl's configuration with the overrides, and train."""
     from omegaconf import OmegaConf
     from verl.utils.tokenizer import hf_tokenizer
 
@@ -135,8 +130,7 @@ def train(job: Job, parts: dict[str, Any]) -> None:
             config,
             workers=Workers(config, teacher=trainer.update.teacher),
             daemon=GrpoDaemon(
-                store=parts["store"],
-                adapter=parts["adapter"],
+                store=store,
                 model=model.path,
                 group_size=rollout.n,
                 temperature=rollout.temperature,
@@ -146,8 +140,8 @@ def train(job: Job, parts: dict[str, Any]) -> None:
                 options=daemon,
                 audit=log,
             ),
-            train=questions_of(parts["train_dataset"]),
-            val=questions_of(parts["val_dataset"]),
+            train=questions,
+            val=held_out,
             run_dir=job.run_dir,
             options=trainer,
             audit=log,
@@ -174,12 +168,7 @@ class Grpo(agl.Algorithm):
 
     def run(self, train_dataset: Any = None, val_dataset: Any = None) -> None:
         """Train until the configured number of steps is done."""
-        parts = {
-            "store": self.get_store(),
-            "adapter": self.get_adapter(),
-            "train_dataset": train_dataset,
-            "val_dataset": val_dataset,
-        }
+        parts = {"store": self.get_store(), "questions": train_dataset, "held_out": val_dataset}
         on_sigterm = signal.getsignal(signal.SIGTERM)
         nodes = self.job.verl["trainer"]
         without_litellm = self.job.daemon.proxy == "gateway"
@@ -190,7 +179,7 @@ class Grpo(agl.Algorithm):
         try:
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
             task: Any = ray.remote(num_cpus=1, max_retries=0, scheduling_strategy=here)(train)  # pyright: ignore
-            ray.get(task.remote(self.job, parts))
+            ray.get(task.remote(self.job, **parts))
         except RayTaskError as exc:
             cause: Any = exc.cause
             while cause is not None and not isinstance(cause, RunError):

@@ -19,26 +19,35 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from agentlightning.store.base import LightningStore
-from agentlightning.types import Attempt, AttemptedRollout, Rollout, RolloutLegacy, RolloutStatus, Span, Task, Triplet
+from agentlightning.types import (
+    Attempt,
+    AttemptedRollout,
+    EnqueueRolloutRequest,
+    Rollout,
+    RolloutConfig,
+    RolloutStatus,
+    Span,
+)
 from verl import DataProto
 
 from agl_plugin.audit.facts import Batched, rollout_rows
 from agl_plugin.audit.log import AuditLog
-from agl_plugin.audit.spans import legacy_rollout, seen_rollout
+from agl_plugin.audit.spans import seen_rollout
 from agl_plugin.audit.stored import StoredRollout
 from agl_plugin.options import DaemonOptions
 from agl_plugin.outcome import BROKEN_TOKEN_IDS, Outcome
 from agl_plugin.proxy.gate import Gate
 from agl_plugin.proxy.gateway import Gateway
 from agl_plugin.proxy.spans import CALL_SPAN
-from agl_plugin.run.ahead import InFlight, staleness_of
+from agl_plugin.run.ahead import Finished, InFlight
 from agl_plugin.run.gateway_watch import GatewayWatch
 from agl_plugin.run.group_rewards import GroupRewards
-from agl_plugin.run.resampling import Places, SpareQuestions, key_of, requests_for
+from agl_plugin.run.resampling import Places, SpareQuestions, key_of
 from agl_plugin.run.time_split import Stopwatch
-from agl_plugin.update.adapter import annotation_of, n_missing, read_calls, reward_of, turns_of
+from agl_plugin.update.adapter import annotation_of, n_missing, read_calls, reward_of, scored_calls
 from agl_plugin.update.batch import Limits, build_batch
 from agl_plugin.update.phases import phases_of
+from agl_plugin.update.rows import Call
 from foundation import run_folder
 from foundation.background import LoopThread
 from foundation.errors import RunError
@@ -49,6 +58,7 @@ from foundation.rollout_keys import (
     LLM_CALLS_KEY,
     MAIN_LLM,
     RECORD_KEY,
+    SEED_KEY,
     TIMED_OUT,
     UNSCORED_KEY,
     RunKeys,
@@ -65,11 +75,6 @@ LATE_SPANS_S, LOOK_EVERY_S = 5.0, 0.05
 SETTLED_S = 0.5  # from the end of a rollout that does not tell how many calls it made
 WATCH_EVERY_S = 10.0
 STORE_ERRORS = (aiohttp.ClientError, ConnectionError, TimeoutError)
-
-
-async def _leave_unscored(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without a grader of groups, what awaits its group stays unscored for that reason."""
-    return [{} for _ in rows]
 
 
 def _make_proxy(options: DaemonOptions, store: LightningStore, gate: Gate) -> Any:
@@ -103,7 +108,6 @@ class GrpoDaemon:
     """
 
     store: LightningStore
-    adapter: Any
     model: str
     group_size: int
     temperature: float
@@ -118,8 +122,8 @@ class GrpoDaemon:
         self.llm_proxy = _make_proxy(self.options, self.store, gate)
         self._one = self.options.gateways == "one"
         self.gate: Gate | NodeGateways = gate if self._one else self.llm_proxy
-        self._gateway = GatewayWatch(self.llm_proxy)
-        self.grade_group = self.options.grade_group or _leave_unscored
+        self.gateway_watch = GatewayWatch(self.llm_proxy)
+        self.grade_group = self.options.grade_group
         self.batched: Batched | None = None
         self.spare_questions: SpareQuestions | None = None
         self.step = 0
@@ -132,7 +136,7 @@ class GrpoDaemon:
         self._resources_id = ""
         self._addresses: list[str] = []
         self._n_queued = 0
-        self._rollouts = InFlight()  # the rollouts of the step
+        self.rollouts = InFlight()  # of the step
         self.playing_on = InFlight()  # over the ends of steps
         self._too_old, self._dropped = set[str](), set[str]()  # rollouts of the step, and groups
         self._loop = LoopThread("rollouts")
@@ -154,28 +158,31 @@ class GrpoDaemon:
     def take(self, rollouts: Sequence[StoredRollout]) -> None:
         """Let these, which a finished run stored, be the rollouts of the step; nothing is played."""
         self._queued_at_s, self.is_train, self.batched = time.time(), True, None
-        self._gateway.begin()
-        self._rollouts = InFlight(
+        self.gateway_watch.begin()
+        self.rollouts = InFlight(
             {i.seen.rollout_id: {**i.seen.question, "data_id": i.record["group"]} for i in rollouts},
-            {i.seen.rollout_id: legacy_rollout(i) for i in rollouts},
+            {i.seen.rollout_id: Finished(i.reward, i.record["unscored"], i.seen.calls) for i in rollouts},
             [i.record for i in rollouts],
             [i.seen for i in rollouts],
         )
-        self._n_queued, self._places = len(rollouts), Places(sorted(self._rollouts.groups))
+        self._n_queued, self._places = len(rollouts), Places(sorted(self.rollouts.groups))
         self._write_down()
 
     def _wait[T](self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        return self._loop.submit(work).result(timeout_s)
+        return self._loop.submit(self._with_store(work)).result(timeout_s)
 
-    @property
-    def warnings(self) -> list[str]:
-        """What a person should know of the step's rollouts."""
-        return self._gateway.warnings
-
-    @property
-    def step_rows(self) -> list[dict[str, Any]]:
-        """The records of the last rollouts, as they stand in rollouts.jsonl."""
-        return self._rollouts.rows
+    async def _with_store[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` gives. Raises RunError where the store is gone."""
+        try:
+            return await work
+        except STORE_ERRORS as exc:
+            store = self.store
+            address = getattr(store, "server_address_root", None) or getattr(store, "server_address", "the store")
+            raise RunError(
+                f"the store at {address} stopped answering ({type(exc).__name__}) and did not come back within "
+                "store.patience_s. Start it again (`python -m agl_plugin.store --port ...`), then continue with "
+                "--resume latest"
+            ) from exc
 
     async def _set_up(
         self, questions: list[dict[str, Any]], addresses: Sequence[str], *, is_train: bool, resumes: bool = False
@@ -186,13 +193,13 @@ class GrpoDaemon:
         self._too_old.clear()
         self._dropped.clear()
         self._n_queued = 0
-        self._gateway.begin(self.playing_on.pending)
+        self.gateway_watch.begin(self.playing_on.pending)
         if self.playing_on.asked:
             await self._look()  # it may have died between the steps
-            self._rollouts = self.playing_on
+            self.rollouts = self.playing_on
             # Before newer resources, by which the store counts what spans it may delete.
             await self._collect(sorted(self.playing_on.pending), enough=lambda: True)
-        self._rollouts = self.playing_on if resumes else InFlight()
+        self.rollouts = self.playing_on if resumes else InFlight()
         if resumes:
             questions = [*questions, *self._drop_groups()]
         if list(addresses) != self._addresses:
@@ -206,10 +213,7 @@ class GrpoDaemon:
             policies = {MAIN_LLM: self.llm_proxy.as_resource(sampling_parameters=sampling)}
         else:
             policies = self.llm_proxy.as_resources(sampling)
-        try:
-            self._resources_id = (await self.store.add_resources(policies)).resources_id
-        except STORE_ERRORS as exc:
-            raise self._store_gone(exc) from exc
+        self._resources_id = (await self.store.add_resources(policies)).resources_id
         await self._enqueue(questions)
 
     def _served(self, address: str) -> dict[str, Any]:
@@ -220,7 +224,7 @@ class GrpoDaemon:
     @property
     def outcome(self) -> Outcome:
         """What the rollouts of the step, or of the validation, came to so far."""
-        return Outcome(self._rollouts, self._too_old, self._n_queued, self.run_dir / run_folder.ROLLOUTS)
+        return Outcome(self.rollouts, self._too_old, self._n_queued, self.run_dir / run_folder.ROLLOUTS)
 
     @property
     def _ages(self) -> dict[str, int]:
@@ -229,61 +233,59 @@ class GrpoDaemon:
 
     def _drop_groups(self) -> list[dict[str, Any]]:
         """Leave out the complete groups that are too old, and give their questions, which are asked again."""
-        _, lost = self._rollouts.complete(**self._ages)
+        _, lost = self.rollouts.complete(**self._ages)
         fresh = [name for name in lost if name not in self._dropped]
-        groups = self._rollouts.groups
+        groups = self.rollouts.groups
         self._dropped.update(fresh)
-        return [self._rollouts.asked[groups[name][0]] for name in fresh]
+        return [self.rollouts.asked[groups[name][0]] for name in fresh]
 
     async def _play_ahead(self, n_groups: int) -> None:
         """Until so many groups are complete and young enough; what else was asked plays on."""
         ready: list[str] = []
 
         def enough() -> bool:
-            ready[:] = self._rollouts.complete(**self._ages)[0][:n_groups]
+            ready[:] = self.rollouts.complete(**self._ages)[0][:n_groups]
             return len(ready) == n_groups
 
         while not enough():
-            await self._collect(sorted(self._rollouts.pending), enough=enough)
+            await self._collect(sorted(self.rollouts.pending), enough=enough)
             if len(ready) < n_groups:
                 if not (again := self._drop_groups()):
                     break  # fewer were asked
                 await self._enqueue(again)
-        everything, taken = self._rollouts, {*ready, *self._dropped}
+        everything, taken = self.rollouts, {*ready, *self._dropped}
         self.playing_on = everything.of(taken, others=True)
-        self._rollouts = everything.of(taken)
-        self._too_old = self._rollouts.too_old(**self._ages) & self.outcome.scored.keys()
-        self._n_queued, self._places = len(self._rollouts.asked), Places(sorted(taken))
+        self.rollouts = everything.of(taken)
+        self._too_old = self.rollouts.too_old(**self._ages) & self.outcome.scored.keys()
+        self._n_queued, self._places = len(self.rollouts.asked), Places(sorted(taken))
 
     async def _play(self, n_groups: int = 0) -> None:
         self.batched = None
         try:
             if n_groups:
                 return await self._play_ahead(n_groups)
-            await self._collect(list(self._rollouts.asked))
-            self._places = Places(sorted(self._rollouts.groups))
+            await self._collect(list(self.rollouts.asked))
+            self._places = Places(sorted(self.rollouts.groups))
             for _ in range(self.options.resample if self.is_train else 0):
                 if not await self._replace_flat_groups():
                     break
-        except STORE_ERRORS as exc:
-            raise self._store_gone(exc) from exc
         finally:
             self._write_down()
 
     def _write_down(self) -> None:
         """The rollouts of the step, in rollouts.jsonl and the audit."""
-        for row in self._rollouts.rows:
+        for row in self.rollouts.rows:
             row["step"] = self.step  # that of the update, if it finished before
-        append_lines(self.run_dir / run_folder.ROLLOUTS, self._rollouts.rows)
+        append_lines(self.run_dir / run_folder.ROLLOUTS, self.rollouts.rows)
         if self.audit:
-            rollouts, run_id = self._rollouts, self.audit.run_id
+            rollouts, run_id = self.rollouts, self.audit.run_id
             records = {row["rollout_id"]: row for row in rollouts.rows}
             self.audit.add(lambda: rollout_rows(rollouts.seen, records, run_id=run_id), step=self.step)
 
     async def _replace_flat_groups(self) -> bool:
         """Roll out other questions in the place of flat groups; False when there is nothing to replace."""
         flat = self._places.flat(self.outcome.rewards)
-        used = {key_of(sample) for sample in self._rollouts.asked.values()}
+        used = {key_of(sample) for sample in self.rollouts.asked.values()}
         questions = self.spare_questions.draw(len(flat), used=used) if self.spare_questions else []
         if not questions:
             return False
@@ -295,26 +297,38 @@ class GrpoDaemon:
     async def _enqueue(self, questions: list[dict[str, Any]], *, resampled: bool = False) -> dict[str, list[str]]:
         """Queue the rollouts of each question, with the resources of this step. Returns data id -> rollout ids."""
         samples = {str(uuid.uuid4()): question for question in questions}
-        requests = requests_for(
-            samples,
-            group_size=self.group_size if self.is_train else 1,
-            mode="train" if self.is_train else "val",
-            resources_id=self._resources_id,
-            timeout_s=self.options.rollout_timeout_s,
-            seed_of=self._seed_of,
-            resampled=resampled,
-        )
-        try:
-            rollouts = await self.store.enqueue_many_rollouts(requests)
-        except STORE_ERRORS as exc:
-            raise self._store_gone(exc) from exc
+        requests = self._requests(samples, resampled=resampled)
+        rollouts = await self.store.enqueue_many_rollouts(requests)
         groups: dict[str, list[str]] = {data_id: [] for data_id in samples}
         for rollout in rollouts:
             data_id = (rollout.metadata or {})["data_id"]
             groups[data_id].append(rollout.rollout_id)
-            self._rollouts.asked[rollout.rollout_id] = {**samples[data_id], "data_id": data_id}
+            self.rollouts.asked[rollout.rollout_id] = {**samples[data_id], "data_id": data_id}
         self._n_queued += len(rollouts)
         return groups
+
+    def _requests(self, samples: dict[str, dict[str, Any]], *, resampled: bool) -> list[EnqueueRolloutRequest]:
+        """The rollouts of each question (data id -> row)."""
+        limit_s = self.options.rollout_timeout_s
+        # One whose runner was killed runs once more; one that fails or takes too long does not.
+        retry: Any = {"max_attempts": 2, "retry_condition": ["unresponsive"]}
+        config = RolloutConfig(unresponsive_seconds=limit_s, timeout_seconds=limit_s, **retry)
+        return [
+            EnqueueRolloutRequest(
+                input={**question, "data_id": data_id},
+                mode="train" if self.is_train else "val",
+                resources_id=self._resources_id,
+                config=config,
+                metadata={
+                    "data_id": data_id,
+                    "is_train": self.is_train,
+                    "resampled": resampled,
+                    SEED_KEY: self._seed_of(question),
+                },
+            )
+            for data_id, question in samples.items()
+            for _ in range(self.group_size if self.is_train else 1)
+        ]
 
     def _seed_of(self, question: dict[str, Any]) -> int:
         """The seed of the next rollout of a question."""
@@ -325,17 +339,18 @@ class GrpoDaemon:
     async def _collect(self, rollout_ids: list[str], *, enough: Callable[[], bool] = lambda: False) -> None:
         """Wait until all these rollouts have finished and have their rewards, or there are `enough`."""
         pending = set(rollout_ids)
-        groups = {i: self._rollouts.asked[i]["data_id"] for i in rollout_ids}
-        rewards = GroupRewards(self.grade_group, self._rollouts.rows, self._rollouts.finished, Counter(groups.values()))
+        groups = {i: self.rollouts.asked[i]["data_id"] for i in rollout_ids}
+        rewards = GroupRewards(self.grade_group, self.rollouts.rows, self.rollouts.finished, Counter(groups.values()))
         last_change = last_watch = time.monotonic()
         while pending:
-            finished = await self._finished(sorted(pending))
+            # Each has its latest attempt; a store reads no others for it.
+            finished = await self.store.query_rollouts(rollout_id_in=sorted(pending), status_in=FINISHED)
             await self._look()
             validated = await asyncio.gather(*(self._ended(rollout) for rollout in finished))
             for rollout, seen in zip(finished, validated, strict=True):
                 if seen is None:
                     continue
-                self._rollouts.finished[rollout.rollout_id] = seen
+                self.rollouts.finished[rollout.rollout_id] = seen
                 pending.discard(rollout.rollout_id)
                 rewards.finished(groups[rollout.rollout_id])
             if enough():
@@ -353,29 +368,11 @@ class GrpoDaemon:
 
     async def _look(self, *, may_be_dying: bool = False) -> None:
         """Start a dead gateway again; whatever plays may have lost a call with it."""
-        await self._gateway.look(self._rollouts.pending | self.playing_on.pending, may_be_dying=may_be_dying)
-
-    async def _finished(self, rollout_ids: list[str]) -> list[Rollout]:
-        """Those that have finished, each with its latest attempt; a store reads no others for it."""
-        try:
-            return list(await self.store.query_rollouts(rollout_id_in=rollout_ids, status_in=FINISHED))
-        except STORE_ERRORS as exc:
-            raise self._store_gone(exc) from exc
-
-    def _store_gone(self, exc: Exception) -> RunError:
-        address = getattr(self.store, "server_address_root", None) or getattr(self.store, "server_address", "the store")
-        return RunError(
-            f"the store at {address} stopped answering ({type(exc).__name__}) and did not come back within "
-            "store.patience_s. Start it again (`python -m agl_plugin.store --port ...`), then continue with "
-            "--resume latest"
-        )
+        await self.gateway_watch.look(self.rollouts.pending | self.playing_on.pending, may_be_dying=may_be_dying)
 
     async def _watch(self, pending: set[str], *, idle_s: float) -> None:
         """Notice a store that lost its rollouts, and runners that do not come."""
-        try:
-            stored = await self.store.query_rollouts(rollout_id_in=sorted(pending))
-        except STORE_ERRORS as exc:
-            raise self._store_gone(exc) from exc
+        stored = await self.store.query_rollouts(rollout_id_in=sorted(pending))
         if len(stored) < len(pending):
             raise RunError(
                 f"the store knows {len(stored)} of {len(pending)} open rollouts: it was restarted and lost the others. "
@@ -389,8 +386,8 @@ class GrpoDaemon:
                 "runner process); running: the model server hangs (see the log)"
             )
 
-    async def _spans(self, rollout: Rollout) -> tuple[list[Span], list[Triplet]]:
-        """Spans and triplets of the latest attempt, waiting shortly for spans that the proxy exports late."""
+    async def _spans(self, rollout: Rollout) -> tuple[list[Span], list[Call]]:
+        """Spans and calls of the latest attempt, waiting shortly for spans that the proxy exports late."""
         deadline = time.monotonic() + LATE_SPANS_S
         settled_s = min(rollout.end_time or 0.0, time.time()) + SETTLED_S
         while True:
@@ -401,39 +398,27 @@ class GrpoDaemon:
             else:
                 there = sum(span.name == CALL_SPAN for span in spans) >= int(n_calls)
             if (there and not n_missing(spans)) or time.monotonic() > deadline:
-                return spans, self.adapter.adapt(spans) if spans else []
+                return spans, scored_calls(spans)
             await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _ended(self, rollout: Rollout) -> RolloutLegacy | None:
+    async def _ended(self, rollout: Rollout) -> Finished | None:
         """A rollout with its reward or why it has none, written down; None where it plays again."""
-        spans, triplets = await self._spans(rollout)
+        spans, calls = await self._spans(rollout)
         reward = reward_of(spans)
         unscored = annotation_of(spans, UNSCORED_KEY) or ""
         if reward is None and not unscored:
             unscored = await self._why_nothing(rollout)
-        elif (reward is not None or unscored == AWAITS_GROUP) and not triplets:
+        elif (reward is not None or unscored == AWAITS_GROUP) and not calls:
             unscored = BROKEN_TOKEN_IDS if read_calls(spans)[1] else "no_token_ids"
         if unscored not in ("", AWAITS_GROUP):
             await self._look(may_be_dying=True)
-            if self._gateway.plays_again(rollout.rollout_id):
+            if self.gateway_watch.plays_again(rollout.rollout_id):
                 await self.store.update_rollout(rollout.rollout_id, status="requeuing")
                 return None
-        self._rollouts.rows.append(self._row(rollout, spans, triplets, unscored=unscored))
+        self.rollouts.rows.append(self._row(rollout, spans, calls, unscored=unscored))
         if self.audit:
-            self._rollouts.seen.append(seen_rollout(rollout, await self._attempts(rollout), spans, triplets))
-        return RolloutLegacy(
-            rollout_id=rollout.rollout_id,
-            task=Task(
-                rollout_id=rollout.rollout_id,
-                input=rollout.input,
-                mode=rollout.mode,
-                resources_id=rollout.resources_id,
-                metadata=rollout.metadata or {},
-            ),
-            final_reward=None if unscored else reward,
-            triplets=triplets,
-            metadata={**(rollout.metadata or {}), "unscored": unscored},
-        )
+            self.rollouts.seen.append(seen_rollout(rollout, await self._attempts(rollout), spans, calls))
+        return Finished(None if unscored else reward, unscored, calls)
 
     async def _why_nothing(self, rollout: Rollout) -> str:
         """Why a rollout left neither reward nor reason."""
@@ -448,7 +433,7 @@ class GrpoDaemon:
             return [rollout.attempt]
         return await self.store.query_attempts(rollout.rollout_id)
 
-    def _row(self, rollout: Rollout, spans: list[Span], triplets: list[Triplet], *, unscored: str) -> dict[str, Any]:
+    def _row(self, rollout: Rollout, spans: list[Span], calls: list[Call], *, unscored: str) -> dict[str, Any]:
         record = annotation_of(spans, RECORD_KEY)
         keys = RunKeys(
             step=self.step,
@@ -458,9 +443,9 @@ class GrpoDaemon:
             resampled=bool((rollout.metadata or {}).get("resampled")),
             status=str(rollout.status),
             unscored=unscored,
-            prompt_tokens_by_call=[len(t.prompt.get("token_ids", [])) for t in triplets],
-            response_tokens=[len(t.response.get("token_ids", [])) for t in triplets],
-            finish_reasons=[t.response.get("finish_reason", "") for t in triplets],
+            prompt_tokens_by_call=[len(call.prompt) for call in calls],
+            response_tokens=[len(call.sampled) for call in calls],
+            finish_reasons=[call.finish_reason for call in calls],
         )
         question = rollout.input if isinstance(rollout.input, dict) else {}
         return {"agent": question.get("agent") or "", **(json.loads(record) if record else {}), **keys.model_dump()}
@@ -479,33 +464,31 @@ class GrpoDaemon:
             raise outcome.no_data(f"step {self.step}: no question has two scored rollouts to compare")
         stats = outcome.counts | outcome.group_counts
         stats |= {"resampled_groups": self._places.tried, "replaced_groups": self._places.replaced}
-        records = {row["rollout_id"]: row for row in self._rollouts.rows} if by_turn else {}
+        records = {row["rollout_id"]: row for row in self.rollouts.rows} if by_turn else {}
         batch = build_batch(
-            {i: (outcome.question_of(i), r.final_reward or 0.0, turns_of(r.triplets or [])) for i, r in kept.items()},
+            {i: (outcome.question_of(i), r.reward or 0.0, r.calls) for i, r in kept.items()},
             merge=self.merge,
             max_prompt_tokens=limits.prompt_tokens,
             max_response_tokens=limits.response_tokens,
             pad_id=self.pad_token_id,
-            phases={
-                i: phases_of(records[i], len(r.triplets or []), reward=r.final_reward or 0.0) for i, r in kept.items()
-            }
+            phases={i: phases_of(records[i], len(r.calls), reward=r.reward or 0.0) for i, r in kept.items()}
             if by_turn
             else None,
         )
-        left_out = {i: outcome.why_left_out(i, in_batch) for i in self._rollouts.asked if i not in kept}
+        left_out = {i: outcome.why_left_out(i, in_batch) for i in self.rollouts.asked if i not in kept}
         self.batched = Batched(batch.rows, limits, left_out)
-        self.stats = stats | self._gateway.counts | self._staleness(kept)
-        for row in self._rollouts.rows:
+        self.stats = stats | self.gateway_watch.counts | self._staleness(kept)
+        for row in self.rollouts.rows:
             for kind, start, end in row.get("timeline", []):
                 self.watch.add(kind, start, end)
         self.watch.add("rollouts", self._queued_at_s, time.time())  # their time ends now
         return batch.data, {**batch.metrics, "training/reward": stats["reward_mean"]}
 
-    def _staleness(self, kept: dict[str, RolloutLegacy]) -> dict[str, float]:
+    def _staleness(self, kept: dict[str, Finished]) -> dict[str, float]:
         """Of the rollouts that are trained, and what was left out for it; {} where every step waits for all."""
         if not self.options.async_groups:
             return {}
-        ages = [staleness_of(rollout, weights=self.gate.weights) for rollout in kept.values()]
+        ages = [rollout.staleness(weights=self.gate.weights) for rollout in kept.values()]
         metrics = {"staleness_mean": sum(ages) / len(ages), "staleness_max": max(ages), "too_old": len(self._too_old)}
         return {**metrics, "asked_again": len(self._dropped), "groups_in_flight": len(self.playing_on.groups)}
 

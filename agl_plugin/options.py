@@ -24,10 +24,9 @@ class DaemonOptions:
     `stall_s` without any finishing the run is given up. `grade_group` rewards rollouts that await their group. Groups
     without variance are sampled anew up to `resample` times a step. `proxy` is the LLM proxy, and `gateways` says where
     there is one (agl_plugin.run.node_gateways); `log_probs` asks the sampler for the log-probability of each token;
-    `seed` is that of the rollouts' draws. `calls_per_engine` bounds
-    the calls that the gateway has at each engine, 0: by its own constant; with `plain_spans` it writes spans as
-    agent-lightning's own readers take them. With `async_groups` so many groups more than
-    a step trains are in flight, and rollouts above `max_staleness` are left out (agl_plugin.run.ahead).
+    `seed` is that of the rollouts' draws. `calls_per_engine` bounds the calls that the gateway has at each engine, 0:
+    by its own constant; with `plain_spans` it writes spans as agent-lightning's own readers take them. With
+    `async_groups` so many groups more than a step trains are in flight; rollouts above `max_staleness` are left out.
     """
 
     poll_interval_s: float

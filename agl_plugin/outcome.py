@@ -13,10 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from agentlightning.types import RolloutLegacy
-
 from agl_plugin.audit.facts import REPLACED, SMALL, TOO_OLD, UNSCORED
-from agl_plugin.run.ahead import InFlight
+from agl_plugin.run.ahead import Finished, InFlight
 from agl_plugin.run.resampling import is_flat
 from agl_plugin.run.statistics import of_rollouts, reward_by_agent
 from foundation.errors import RunError
@@ -52,10 +50,10 @@ class Outcome:
         return self.these.asked[rollout_id]["data_id"]
 
     @cached_property
-    def scored(self) -> dict[str, RolloutLegacy]:
+    def scored(self) -> dict[str, Finished]:
         """Rollouts with a reward and something to train."""
         finished = self.these.finished.items()
-        return {k: r for k, r in finished if r.final_reward is not None and r.triplets and k not in self.too_old}
+        return {k: r for k, r in finished if r.reward is not None and r.calls and k not in self.too_old}
 
     @cached_property
     def groups(self) -> dict[str, list[str]]:
@@ -64,7 +62,7 @@ class Outcome:
 
     @property
     def rewards(self) -> dict[str, list[float]]:
-        return {name: [self.scored[i].final_reward or 0.0 for i in members] for name, members in self.groups.items()}
+        return {name: [self.scored[i].reward or 0.0 for i in members] for name, members in self.groups.items()}
 
     @property
     def asked_groups(self) -> list[tuple[dict[str, Any], list[float]]]:
@@ -73,7 +71,7 @@ class Outcome:
         rewards = self.rewards
         return [(question, rewards.get(data_id, [])) for data_id, question in questions.items()]
 
-    def trainable(self, in_batch: Set[str]) -> dict[str, RolloutLegacy]:
+    def trainable(self, in_batch: Set[str]) -> dict[str, Finished]:
         """The scored rollouts of the groups `in_batch` with at least two of them.
 
         They stand in the order of the queue, not in that of their ends: it decides which rows share an optimizer step.
@@ -93,16 +91,15 @@ class Outcome:
     @property
     def unscored(self) -> dict[str, int]:
         """How many have no reward, by reason."""
-        reasons = [(r.metadata or {}).get("unscored", "") for r in self.these.finished.values()]
-        return dict(Counter(reason for reason in reasons if reason))
+        return dict(Counter(rollout.unscored for rollout in self.these.finished.values() if rollout.unscored))
 
     @property
     def counts(self) -> dict[str, float]:
         """Counts and means of the finished rollouts; means are over scored rollouts only."""
         rows, scored = {row["rollout_id"]: row for row in self.these.rows}, self.scored
-        rewards = {name: scored[name].final_reward if name in scored else None for name in rows}
+        rewards = {name: scored[name].reward if name in scored else None for name in rows}
         by_agent = reward_by_agent((row, rewards[name]) for name, row in rows.items())
-        scored_rows = [(r.final_reward or 0.0, rows[name]) for name, r in scored.items()]
+        scored_rows = [(r.reward or 0.0, rows[name]) for name, r in scored.items()]
         return {**of_rollouts(scored_rows, n_rollouts=self.n_queued, unscored=self.unscored), **by_agent}
 
     @property

@@ -176,8 +176,8 @@ class GrpoTrainer:
             metrics |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
             metrics |= {f"rollout/{k}": v for k, v in daemon.stats.items()}
             metrics |= self.order.learned(self.step, daemon.outcome.asked_groups)
-            metrics |= self.health.after_step(self.step, metrics, daemon.step_rows)
-            texts = daemon.warnings
+            metrics |= self.health.after_step(self.step, metrics, daemon.rollouts.rows)
+            texts = daemon.gateway_watch.warnings
             if self.line and self.line.dropped:
                 names = ", ".join(self.line.dropped)
                 texts = [*texts, f"rollouts in flight at the checkpoint are dropped, and asked again: {names}"]

@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from agentlightning.types import Attempt, Rollout, Triplet
+from agentlightning.types import Attempt, Rollout
 
 from agl_plugin.audit.facts import Batched, rollout_rows, update_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.audit.schema import opened
 from agl_plugin.audit.spans import seen_rollout
-from agl_plugin.update.adapter import turns_of
-from agl_plugin.update.rows import Limits, rows_of_turns
+from agl_plugin.update.rows import Call, Limits, rows_of_calls
 from agl_plugin.update.rules import Updated, UpdatedRow
 from foundation import run_folder
 from foundation.files import write_json
@@ -47,7 +46,7 @@ ASKED = {
 }
 
 
-def calls_of(rng: random.Random, attempt: str) -> list[Triplet]:
+def calls_of(rng: random.Random, attempt: str) -> list[Call]:
     """Two calls, the second of which goes on where the first ended."""
 
     def tokens(n: int) -> list[int]:
@@ -59,8 +58,7 @@ def calls_of(rng: random.Random, attempt: str) -> list[Triplet]:
     for n, (prompt, sampled) in enumerate([(first, answer), (second, last)]):
         facts = {"response_id": f"{attempt}-{n}", "attempt_id": attempt, "weights_version": 0}
         facts |= {"started_s": float(n), "ended_s": n + 0.5}
-        response = {"token_ids": sampled, "log_probs": [-rng.random() for _ in sampled], "finish_reason": "stop"}
-        calls.append(Triplet(prompt={"token_ids": prompt}, response=response, metadata=facts))
+        calls.append(Call(prompt, sampled, [-rng.random() for _ in sampled], "stop", facts))
     return calls
 
 
@@ -86,10 +84,12 @@ def write_step(audit: AuditLog, rng: random.Random, step: int, n: int) -> None:
         calls = calls_of(rng, attempt)
         rollouts.append(seen_rollout(rollout, attempts, [], calls))
         records[name] = record
-        made = [] if record["unscored"] else rows_of_turns(turns_of(calls), merge=True, limits=LIMITS)
+        made = [] if record["unscored"] else rows_of_calls(calls, merge=True, limits=LIMITS)
         rows += [(name, row) for row in made]
     left = {name: "unscored" for name, record in records.items() if record["unscored"]}
-    updated = Updated({k: UpdatedRow(0.5, 120, True, 1) for k in range(len(rows))}, [0.1], "b" * 16, "a" * 16)
+    updated = Updated(
+        {k: UpdatedRow(0.5, 120, True, 1) for k in range(len(rows))}, [0.1], "b" * 16, "a" * 16, {"settings": {}}
+    )
     audit.add(lambda: rollout_rows(rollouts, records, run_id=audit.run_id), step=step)
     audit.add(
         lambda: update_rows(Batched(rows, LIMITS, left), updated, {}, step=step, run_id=audit.run_id), step=step

@@ -29,8 +29,8 @@ from agl_plugin.audit.spans import seen_rollout
 from agl_plugin.proxy.answers import Request
 from agl_plugin.proxy.spans import CALL_SPAN
 from agl_plugin.proxy.tokens import Packer
-from agl_plugin.update.adapter import calls_of, turns_of
-from agl_plugin.update.rows import Limits, rows_of_turns
+from agl_plugin.update.adapter import read_calls
+from agl_plugin.update.rows import Limits, rows_of_calls
 from benchmarks.support.long_calls import timed
 
 VOCABULARY, SYSTEM_TOKENS, REPEATS = 150_000, 400, 3
@@ -112,11 +112,11 @@ def held_bytes(work: Callable[[], Any]) -> int:
 def parts_of(shape: Shape, *, gateway_ms: float, store_ms: float, operation_ms: float) -> list[Part]:
     """What each part of a run does in a step of this shape."""
     spans, limits = spans_of(shape), Limits(shape.tokens, shape.tokens + shape.calls * shape.sampled)
-    triplets = calls_of(spans)
-    assert len(triplets) == shape.calls
+    calls, _ = read_calls(spans)
+    assert len(calls) == shape.calls
     attempt = Attempt(attempt_id="at", rollout_id="ro", sequence_id=1, start_time=0.0, status="succeeded")
     rollout = Rollout(rollout_id="ro", input={}, start_time=0.0, status="succeeded")
-    seen = seen_rollout(rollout, [attempt], spans, triplets)
+    seen = seen_rollout(rollout, [attempt], spans, calls)
 
     def audit() -> list[bytes]:
         rows = rollout_rows([seen], {"ro": {}}, run_id="run")["llm_call"]
@@ -135,15 +135,15 @@ def parts_of(shape: Shape, *, gateway_ms: float, store_ms: float, operation_ms: 
         ),
         Part(
             "trainer: reading spans",
-            n * cpu_s(lambda: calls_of(spans)),
-            held_bytes(lambda: calls_of(spans)) * gib,
+            n * cpu_s(lambda: read_calls(spans)),
+            held_bytes(lambda: read_calls(spans)) * gib,
             "shorter histories (`agent.context`), fewer calls",
             is_memory=True,
         ),
         Part(
             "trainer: rows",
-            n * cpu_s(lambda: rows_of_turns(turns_of(triplets), merge=True, limits=limits)),
-            held_bytes(lambda: rows_of_turns(turns_of(triplets), merge=True, limits=limits)) * gib,
+            n * cpu_s(lambda: rows_of_calls(calls, merge=True, limits=limits)),
+            held_bytes(lambda: rows_of_calls(calls, merge=True, limits=limits)) * gib,
             "fewer rollouts a step",
             is_memory=True,
         ),

@@ -133,7 +133,8 @@ async def proxy(
     await made.start()
     try:
         rollouts = [await store.start_rollout(None) for _ in range(n)]
-        places = [made.as_resource(rollout.rollout_id, rollout.attempt.attempt_id).endpoint for rollout in rollouts]
+        resource = made.as_resource()
+        places = [resource.get_base_url(rollout.rollout_id, rollout.attempt.attempt_id) for rollout in rollouts]
         yield [f"{place}/v1/chat/completions" for place in places], made.server_launcher._proc.pid
     finally:
         await made.stop()

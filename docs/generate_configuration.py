@@ -102,9 +102,8 @@ def patches() -> str:
     header = ("patch", "where", "what", "why", "unnecessary when")
     rows = []
     for patch in PATCHES:
-        kind = patch.how + (", for speed" if patch.speed else "")
         names = ", ".join(f"`{target.at}`" for target in patch.targets)
-        rows.append((f"`{patch.name}`", ", ".join(patch.places), f"{kind}: {names}", patch.why, patch.until))
+        rows.append((f"`{patch.name}`", ", ".join(patch.places), f"{patch.how}: {names}", patch.why, patch.until))
     return table(header, rows)
 
 

@@ -56,7 +56,7 @@ CPU_ENV = {
 # verl loads this module in each of its processes.
 VERL_HOOK = "agl_plugin.patches.verl_hook"
 # What says which patches are made there; passed on to Ray's workers.
-PATCH_ENV = ("VERL_USE_EXTERNAL_MODULES", "AGENTGRPO_LORA", "AGENTGRPO_WITHOUT_PATCHES")
+PATCH_ENV = ("VERL_USE_EXTERNAL_MODULES", "AGENTGRPO_LORA")
 
 # Where the trackers write, below the run folder.
 TRACKER_FOLDERS = {"WANDB_DIR": ".", "SWANLAB_LOG_DIR": "swanlog", "TENSORBOARD_DIR": "tensorboard"}

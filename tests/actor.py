@@ -19,7 +19,7 @@ from verl import DataProto
 from verl.workers.config import FSDPActorConfig, FSDPEngineConfig, FSDPOptimizerConfig
 
 from agl_plugin.patches.install import install
-from agl_plugin.update.advantage import FUNCTIONS
+from agl_plugin.update.advantage import over_rollouts
 from agl_plugin.update.passes import unpadded
 from agl_plugin.update.plan import planned
 from agl_plugin.update.policy_loss import step_loss
@@ -139,8 +139,8 @@ def actor_of(model: Any, *, micro_rows: int, lr: float = 1.0, **more: Any) -> Ac
 def with_advantages(data: DataProto) -> DataProto:
     """The batch as it reaches the trainer's `update_actor`: advantages, and what verl adds."""
     tensors: Any = data.batch
-    advantages, _ = FUNCTIONS["group"](
-        tensors["token_level_scores"], tensors["response_mask"], data.non_tensor_batch["data_id_list"]
+    advantages = over_rollouts(
+        "group", tensors["token_level_scores"], tensors["response_mask"], data.non_tensor_batch["data_id_list"]
     )
     tensors["advantages"] = advantages
     tensors["old_log_probs"] = torch.zeros_like(advantages)

@@ -15,7 +15,6 @@ from agl_plugin.audit.facts import checkpoint_rows, update_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
-from agl_plugin.update.adapter import ScoredTriplets
 from agl_plugin.update.rows import Limits
 from agl_plugin.update.rules import UpdateRules
 from foundation import run_folder
@@ -48,7 +47,7 @@ def collecting(folder: Path, audit: AuditLog, *, level: str) -> Iterator[GrpoDae
     """A daemon on a store in memory."""
     daemon = GrpoDaemon(
         model="m", group_size=2, temperature=1.0, pad_token_id=0, merge=level == "trajectory",
-        store=agl.InMemoryLightningStore(thread_safe=True), adapter=ScoredTriplets(), run_dir=folder, audit=audit,
+        store=agl.InMemoryLightningStore(thread_safe=True), run_dir=folder, audit=audit,
         options=DaemonOptions(poll_interval_s=0.01, rollout_timeout_s=60.0, stall_s=30.0),
     )  # fmt: skip
     yield daemon

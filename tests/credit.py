@@ -35,7 +35,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 
-from agl_plugin.update.adapter import ScoredTriplets, turns_of
+from agl_plugin.update.adapter import scored_calls
 from agl_plugin.update.batch import Rollouts, build_batch
 from foundation.files import write_json
 from foundation.processes import keep_freed_memory
@@ -78,13 +78,13 @@ def calls_of(tokenizer: Any, messages: list[Message]) -> list[tuple[list[int], l
 def rollouts_of(tokenizer: Any, *, n_questions: int, group_size: int, n_calls: int) -> Rollouts:
     """Groups of rollouts, through the adapter."""
     rng = random.Random(1)
-    demonstrator, adapter = Demonstrator(load_corpus(), rng), ScoredTriplets()
+    demonstrator = Demonstrator(load_corpus(), rng)
     rollouts: dict[str, Any] = {}
     for n in range(n_questions * group_size):
         calls, reward = calls_of(tokenizer, conversation(demonstrator, n_calls)), rng.random()
         spans = [llm_call(*call, seq=seq) for seq, call in enumerate(calls)]
         spans.append(reward_span(reward, seq=n_calls, n_calls=n_calls))
-        rollouts[f"r{n}"] = (f"q{n // group_size}", reward, turns_of(adapter.adapt(spans)))
+        rollouts[f"r{n}"] = (f"q{n // group_size}", reward, scored_calls(spans))
     return rollouts
 
 

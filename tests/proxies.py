@@ -79,7 +79,7 @@ class Running:
     async def attempt(self) -> tuple[str, str]:
         """A new rollout's id, and where its attempt makes calls."""
         rollout = await self.store.start_rollout(None)
-        place = self.proxy.as_resource(rollout.rollout_id, rollout.attempt.attempt_id).endpoint
+        place = self.proxy.as_resource().get_base_url(rollout.rollout_id, rollout.attempt.attempt_id)
         return rollout.rollout_id, f"{place}/v1/chat/completions"
 
     async def call(self, url: str, **body: Any) -> httpx.Response:

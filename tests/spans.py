@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import agentlightning as agl
-from agentlightning.types import Span, Triplet
+from agentlightning.types import Span
 
-from agl_plugin.update.adapter import calls_of
+from agl_plugin.update.adapter import read_calls
+from agl_plugin.update.rows import Call
 from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
 
 ROLLOUT, ATTEMPT = "ro-1", "at-1"
@@ -42,9 +43,9 @@ def llm_call(
     return span("raw_gen_ai_request", attributes, seq=seq, **ids)
 
 
-def call_of(span: Span) -> Triplet | None:
+def call_of(span: Span) -> Call | None:
     """The call of a span alone."""
-    return next(iter(calls_of([span])), None)
+    return next(iter(read_calls([span])[0]), None)
 
 
 def call_without_ids(*, seq: int, **ids: str) -> Span:

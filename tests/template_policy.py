@@ -1,7 +1,7 @@
 """A scripted policy that speaks through a real tokenizer and chat template, as vLLM with one of its parsers does.
 
 A TemplatePolicy is a handler for sql_agent.testing.server.openai_server: it renders the request, tokenizes it,
-"samples" the next scripted text and parses it. What it saw and said are triplets, as agl_plugin.update.batch takes
+"samples" the next scripted text and parses it. What it saw and said are calls, as agl_plugin.update.rows has
 them. Not covered: texts that a model would sample in other tokens than the tokenizer's own.
 """
 
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from agentlightning.types import Triplet
 from vllm.entrypoints.chat_utils import (
     _parse_chat_message_content,  # pyright: ignore[reportPrivateUsage]
     _postprocess_messages,  # pyright: ignore[reportPrivateUsage]
@@ -21,6 +20,7 @@ from vllm.entrypoints.chat_utils import (
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.tool_parsers import ToolParserManager
 
+from agl_plugin.update.rows import Call
 from sql_agent.testing.server import Answer, chat_reply
 
 
@@ -35,14 +35,14 @@ class TemplatePolicy:
     texts: Sequence[str]
     kwargs: dict[str, Any] = field(default_factory=dict)
     parser: str = "hermes"
-    triplets: list[Triplet] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
 
     def __call__(self, request: dict[str, Any]) -> Answer:
-        text = self.texts[len(self.triplets)]
+        text = self.texts[len(self.calls)]
         sampled = [*self.tokenizer(text).input_ids, self.tokenizer.eos_token_id]
         kwargs = self.kwargs | request.get("chat_template_kwargs", {})
         prompt = prompt_ids(self.tokenizer, request["messages"], request.get("tools"), **kwargs)
-        self.triplets.append(Triplet(prompt={"token_ids": prompt}, response={"token_ids": sampled}))
+        self.calls.append(Call(prompt, sampled))
         asked = ChatCompletionRequest.model_validate({"model": "m", **request})
         tools: Any = asked.tools
         parser = ToolParserManager.get_tool_parser(self.parser)(self.tokenizer, tools)

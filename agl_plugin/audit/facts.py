@@ -15,7 +15,7 @@ from typing import Any
 
 from agl_plugin.audit.schema import Row, Rows, pack, text
 from agl_plugin.proxy.tokens import Prompt
-from agl_plugin.update.rows import Limits
+from agl_plugin.update.rows import Call, Limits
 from agl_plugin.update.rows import Row as TrainRow
 from agl_plugin.update.rules import Updated
 from foundation.files import jsonable
@@ -24,17 +24,6 @@ from foundation.files import jsonable
 UNSCORED, SMALL, REPLACED, TOO_OLD = "unscored", "group_too_small", "group_replaced", "too_old"
 PROMPT_TOO_LONG, NOTHING_SAMPLED = "prompt_too_long", "nothing_sampled"
 FILTERED, NO_ADVANTAGE = "left_out_by_recipe", "no_advantage"
-
-
-@dataclass(frozen=True)
-class Call:
-    """An LLM call. `facts`: attempt_id, response_id, weights_version, started_s, ended_s; None where unknown."""
-
-    facts: Mapping[str, Any]
-    prompt: Sequence[int] = ()
-    sampled: Sequence[int] = ()
-    log_probs: Sequence[float] = ()
-    finish_reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -188,10 +177,9 @@ def update_rows(
     tables: Rows = {"train_row": rows, "left_out": left_out}
     if updated:
         tables["policy_update"] = [_update(updated, rows, metrics, step=step) | {"id": update_id, "run_id": run_id}]
-        if updated.state:
-            packed = {name: value for name, value in updated.state.items() if name != "settings"}
-            state = {name: pack(value.tolist(), "f") for name, value in packed.items()}
-            tables["update_state"] = [{"id": update_id, "settings": json.dumps(updated.state["settings"]), **state}]
+        samples = {name: value for name, value in updated.state.items() if name != "settings"}
+        state = {name: pack(value.tolist(), "f") for name, value in samples.items()}
+        tables["update_state"] = [{"id": update_id, "settings": json.dumps(updated.state["settings"]), **state}]
     return tables
 
 

@@ -24,10 +24,9 @@ from typing import Any
 import torch
 
 from agl_plugin.audit import schema
-from agl_plugin.audit.calls import stored_calls
 from agl_plugin.audit.recompute import Settings
-from agl_plugin.audit.schema import unpack
-from agl_plugin.audit.stored import call_of, turn_of
+from agl_plugin.audit.schema import stored_calls, unpack
+from agl_plugin.audit.stored import call_of
 from agl_plugin.update.fingerprint import MOMENTS
 from agl_plugin.update.rules import Updated, UpdateRules
 from foundation import run_folder
@@ -53,7 +52,7 @@ class Replayed:
                  if not gap <= SAME[name]]  # fmt: skip
         if self.stored.weights_before != self.repeated.weights_before:
             problems.append("it begins with other weights")
-        then, now = _state_of(self.stored)["settings"], _state_of(self.repeated)["settings"]
+        then, now = self.stored.state["settings"], self.repeated.state["settings"]
         return problems + [
             f"{name} was {then.get(name)}, and is {now[name]}" for name in now if then.get(name) != now[name]
         ]
@@ -61,14 +60,9 @@ class Replayed:
     @property
     def gaps(self) -> dict[str, float]:
         """How far each part of SAME differs."""
-        then, now = (_parts(_state_of(update)) for update in (self.stored, self.repeated))
+        then, now = _parts(self.stored.state), _parts(self.repeated.state)
         norms = _norm_gap(self.stored.grad_norms, self.repeated.grad_norms)
         return {"grad_norms": norms, **{name: _gap(then[name], now[name]) for name in then}}
-
-
-def _state_of(update: Updated) -> Mapping[str, Any]:
-    assert update.state is not None, "a worker of verl tells its optimizer's state"
-    return update.state
 
 
 def _norm_gap(stored: list[float], repeated: list[float]) -> float:
@@ -179,15 +173,15 @@ def stored_batch(connection: sqlite3.Connection, settings: Settings, *, step: in
     Raises UserError where the calls give other rows than are stored.
     """
     from agl_plugin.update.batch import build_batch
-    from agl_plugin.update.rows import Turn
+    from agl_plugin.update.rows import Call
 
     query = """SELECT rollout_id, group_id, reward, attempt_id, max(train_row.advantage) AS advantage FROM train_row
         JOIN rollout ON rollout.id = train_row.rollout_id JOIN verdict USING (rollout_id)
         WHERE train_row.step = ? GROUP BY rollout_id ORDER BY min(row_number)"""
-    rollouts: dict[str, tuple[str, float, list[Turn]]] = {}
+    rollouts: dict[str, tuple[str, float, list[Call]]] = {}
     for row in connection.execute(query, (step,)).fetchall():
-        turns = [turn_of(call_of(call, prompt)) for call, prompt in stored_calls(connection, row["attempt_id"])]
-        rollouts[row["rollout_id"]] = row["group_id"], row["reward"], turns
+        calls = [call_of(call, prompt) for call, prompt in stored_calls(connection, row["attempt_id"])]
+        rollouts[row["rollout_id"]] = row["group_id"], row["reward"], calls
     batch = build_batch(
         rollouts,
         merge=settings.merge,

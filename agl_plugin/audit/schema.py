@@ -95,15 +95,9 @@ def _typed(value: Any, kind: str) -> Any:
     return None if number != number else number
 
 
-def _little(numbers: array[Any]) -> array[Any]:
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers
-
-
 def pack(numbers: Any, kind: str = "I") -> bytes:
     """Numbers as a blob; `kind` as in module array: I token ids, f log-probabilities, B mask."""
-    return zlib.compress(_little(array(kind, numbers)).tobytes(), 1)
+    return zlib.compress(array(kind, numbers).tobytes(), 1)
 
 
 def unpack(blob: bytes | None, kind: str = "I") -> list[Any]:
@@ -115,7 +109,7 @@ def unpack(blob: bytes | None, kind: str = "I") -> list[Any]:
         numbers.frombytes(zlib.decompress(blob))
     except zlib.error as exc:
         raise ValueError(f"a blob is damaged: {exc}") from exc
-    return _little(numbers).tolist()
+    return numbers.tolist()
 
 
 def version_of(connection: sqlite3.Connection) -> int:
@@ -186,3 +180,24 @@ def opened(run: Path) -> sqlite3.Connection:
         connection.close()
         raise UserError(f"{path}: of version {version}, and this reads {READ}: use the code that wrote it")
     return connection
+
+
+def stored_calls(connection: sqlite3.Connection, attempt: str) -> list[tuple[sqlite3.Row, list[int]]]:
+    """The rows of an attempt's calls in order, and the prompt of each. Raises ValueError for one that cannot be had."""
+    rows = connection.execute("SELECT * FROM llm_call WHERE attempt_id = ? ORDER BY n", (attempt,)).fetchall()
+    waiting = {row["n"]: row for row in rows}
+    whole = dict[int, tuple[list[int], list[int]]]()
+    while waiting:
+        before = len(waiting)
+        for n, row in list(waiting.items()):
+            follows = row["follows"] if "follows" in row.keys() else None  # noqa: SIM118
+            if follows is not None and follows not in whole:
+                continue
+            shared = [] if follows is None else sum(whole[follows], start=[])[: row["n_shared"]]
+            prompt = shared + unpack(waiting.pop(n)["prompt_ids"])
+            whole[n] = prompt, unpack(row["sampled_ids"])
+            if len(prompt) != row["n_prompt"]:
+                raise ValueError(f"{row['id']}: {len(prompt)} tokens in its prompt, and it saw {row['n_prompt']}")
+        if len(waiting) == before:
+            raise ValueError(f"{attempt}: calls {sorted(waiting)} go on from calls that are not there")
+    return [(row, whole[row["n"]][0]) for row in rows]

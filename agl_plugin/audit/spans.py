@@ -1,43 +1,28 @@
-"""What the store holds of a rollout, as the audit's facts take it, and back."""
+"""What the store holds of a rollout, as the audit's facts take it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentlightning.types import Attempt, Rollout, RolloutLegacy, Span, Triplet
+from agentlightning.types import Attempt, Rollout, Span
 
-from agl_plugin.audit.facts import Call, Seen
+from agl_plugin.audit.facts import Seen
 from agl_plugin.audit.schema import Row
-from agl_plugin.audit.stored import StoredRollout
-from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROBS
-from agl_plugin.update.adapter import calls_of, facts_of
+from agl_plugin.proxy.spans import CALL_SPAN
+from agl_plugin.update.adapter import facts_of, read_calls
+from agl_plugin.update.rows import Call
 
 
-def seen_rollout(
-    rollout: Rollout, attempts: Sequence[Attempt], spans: Sequence[Span], triplets: Sequence[Triplet]
-) -> Seen:
-    """A rollout with all calls of its latest attempt; `triplets` are those with token ids, where they are known."""
-    calls = {call.metadata["response_id"]: _call(call) for call in triplets or calls_of(spans)}
+def seen_rollout(rollout: Rollout, attempts: Sequence[Attempt], spans: Sequence[Span], calls: Sequence[Call]) -> Seen:
+    """A rollout with all calls of its latest attempt; `calls` are those with token ids, where they are known."""
+    by_id = {call.facts["response_id"]: call for call in calls or read_calls(spans)[0]}
     for span in sorted(spans, key=lambda span: span.sequence_id):
         facts = facts_of(span)
-        if span.name == CALL_SPAN and facts["response_id"] not in calls:
-            calls[facts["response_id"]] = Call(facts)
+        if span.name == CALL_SPAN:
+            by_id.setdefault(facts["response_id"], Call(facts=facts))
     question = rollout.input if isinstance(rollout.input, dict) else {}
-    in_order = sorted(calls.values(), key=lambda call: call.facts["started_s"] or 0.0)
+    in_order = sorted(by_id.values(), key=lambda call: call.facts["started_s"] or 0.0)
     return Seen(rollout.rollout_id, question, [_attempt(attempt) for attempt in attempts], in_order)
-
-
-def legacy_rollout(stored: StoredRollout) -> RolloutLegacy:
-    """A stored rollout as the store's spans give one that was played."""
-    scored = stored.reward is not None
-    triplets = [_triplet(call) for call in stored.seen.calls] if scored else []
-    why = {"unscored": stored.record["unscored"]}
-    return RolloutLegacy(rollout_id=stored.seen.rollout_id, final_reward=stored.reward, triplets=triplets, metadata=why)
-
-
-def _triplet(call: Call) -> Triplet:
-    response = {"token_ids": call.sampled, LOG_PROBS: call.log_probs, "finish_reason": call.finish_reason or ""}
-    return Triplet(prompt={"token_ids": call.prompt}, response=response, metadata=dict(call.facts))
 
 
 def _attempt(attempt: Attempt) -> Row:
@@ -50,9 +35,3 @@ def _attempt(attempt: Attempt) -> Row:
         "started_s": attempt.start_time,
         "ended_s": attempt.end_time,
     }
-
-
-def _call(call: Triplet) -> Call:
-    prompt, response = call.prompt.get("token_ids") or [], call.response
-    sampled, log_probs = response.get("token_ids") or [], response.get(LOG_PROBS) or []
-    return Call(call.metadata, prompt, sampled, log_probs, response.get("finish_reason"))

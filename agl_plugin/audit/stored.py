@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from agl_plugin.audit import schema
-from agl_plugin.audit.calls import stored_calls
-from agl_plugin.audit.facts import Call, Seen
-from agl_plugin.audit.schema import unpack
-from agl_plugin.update.rows import NAN, Turn
+from agl_plugin.audit.facts import Seen
+from agl_plugin.audit.schema import stored_calls, unpack
+from agl_plugin.update.rows import Call
 from foundation import run_folder
 from foundation.errors import UserError
 
@@ -54,21 +53,11 @@ class StoredRollout:
         """None where it is unscored."""
         return None if self.record["unscored"] else self.record["reward"]
 
-    @property
-    def turns(self) -> list[Turn]:
-        return [turn_of(call) for call in self.seen.calls]
-
 
 def call_of(row: sqlite3.Row, prompt: list[int]) -> Call:
     """A row of the table of calls, with its whole prompt."""
     log_probs = unpack(row["log_probs"], "f")
-    return Call(dict(row), prompt, unpack(row["sampled_ids"]), log_probs, row["finish_reason"])
-
-
-def turn_of(call: Call) -> Turn:
-    """The call as rows are made of it."""
-    log_probs = list(call.log_probs) or [NAN] * len(call.sampled)
-    return Turn(call.prompt, list(call.sampled), log_probs, call.finish_reason or "")
+    return Call(prompt, unpack(row["sampled_ids"]), log_probs, row["finish_reason"] or "", dict(row))
 
 
 class StoredRun:

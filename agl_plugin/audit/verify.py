@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from agl_plugin.audit import schema
-from agl_plugin.audit.calls import stored_calls
 from agl_plugin.audit.log import seal_of
 from agl_plugin.audit.recompute import Call, Earned, Expected, Settings, by_row, optimizer_steps, rows_of
-from agl_plugin.audit.schema import unpack
+from agl_plugin.audit.schema import stored_calls, unpack
 from agl_plugin.audit.stored import USE, distances
 from foundation import run_folder
 from foundation.files import read_lines

@@ -2,8 +2,7 @@
 
 Guarantees: a patch is made when its module is loaded (at once, if it is), once per process, in all its targets or in
 none; a wrong version, a module whose file is gone, a missing name and other parameters raise PatchError with what was
-expected and what to install. Light to import. AGENTGRPO_WITHOUT_PATCHES=name,name leaves out patches made for speed, to
-measure a run without them, and no others.
+expected and what to install. Light to import.
 """
 
 from __future__ import annotations
@@ -21,12 +20,10 @@ from typing import Any
 
 import wrapt
 
-from agl_plugin.patches.patch import Patch, Target
-from agl_plugin.patches.register import PATCHES, VERSIONS
+from agl_plugin.patches.register import PATCHES, VERSIONS, Patch, Target
 from foundation.errors import RunError
 from foundation.processes import keep_freed_memory
 
-WITHOUT = "AGENTGRPO_WITHOUT_PATCHES"
 _made: set[str] = set()
 
 
@@ -64,25 +61,12 @@ def _remedy(distribution: str, version: str) -> str:
     return f"needs {distribution}=={version}: run `make setup`, or install that version"
 
 
-def switched_off() -> set[str]:
-    """Names of the patches to leave out. Raises PatchError for one that is none, or not made for speed alone."""
-    names = {name.strip() for name in os.environ.get(WITHOUT, "").split(",") if name.strip()}
-    allowed = {patch.name for patch in PATCHES if patch.speed}
-    if names - allowed:
-        wrong = ", ".join(sorted(names - allowed))
-        raise PatchError(
-            f"{WITHOUT}={wrong}: only patches made for speed can be left out: {', '.join(sorted(allowed))}"
-        )
-    return names
-
-
 def install(*places: str) -> None:
     """Make the patches of `places`, each as soon as its module is loaded. May be called again. Raises PatchError."""
-    off = switched_off()
     if wrong := wrong_versions(*places):
         raise PatchError(wrong)
     for patch in patches_of(places):
-        if patch.name in _made | off:
+        if patch.name in _made:
             continue
         for target in patch.targets:
             check_file(patch, target)
@@ -116,23 +100,17 @@ def check_file(patch: Patch, target: Target) -> None:
         raise _misfit(patch, f"{target.module} does not exist")
 
 
-def owner_of(patch: Patch, target: Target) -> tuple[Any, str]:
+def check(patch: Patch, target: Target) -> tuple[Any, str]:
     """The object that holds the target, and the target's name in it. Imports the module. Raises PatchError."""
     module, _, path = target.at.partition(":")
     *above, name = path.split(".")
     try:
         owner = functools.reduce(getattr, above, importlib.import_module(module))
-        getattr(owner, name)
+        present = getattr(owner, name)
     except (ImportError, AttributeError) as exc:
         raise _misfit(patch, f"{target.at} does not exist ({exc})") from exc
-    return owner, name
-
-
-def check(patch: Patch, target: Target) -> tuple[Any, str]:
-    """`owner_of`, after a look at the target's parameters. Raises PatchError."""
-    owner, name = owner_of(patch, target)
     if target.parameters is not None:
-        has = parameters_of(getattr(owner, name))
+        has = parameters_of(present)
         if has != target.parameters.split():
             expected = ", ".join(target.parameters.split())
             raise _misfit(patch, f"{target.at} takes ({', '.join(has)}) instead of ({expected})")

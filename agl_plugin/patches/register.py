@@ -7,7 +7,47 @@ shows this table. To remove a patch: delete its entry, the function that it name
 
 from __future__ import annotations
 
-from agl_plugin.patches.patch import Patch, Place, Target
+from dataclasses import dataclass
+from typing import Literal
+
+Place = Literal["start", "worker", "cpu", "lora", "vllm"]
+How = Literal["replaced", "wrapped", "stand-in"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One name of another package: `at` is "module:attribute.path", `by` the function that stands in, written alike.
+
+    `parameters` are the names that `at` must take, in this order; None where it cannot be told (C) or is no function.
+    """
+
+    at: str
+    by: str
+    parameters: str | None
+
+    @property
+    def module(self) -> str:
+        """Where it is."""
+        return self.at.partition(":")[0]
+
+
+@dataclass(frozen=True)
+class Patch:
+    """One change, made in each of `places` when the module of its first target is loaded.
+
+    `how`: replaced; wrapped (`by` is called with the original and gives the replacement); or stand-in (the target's
+    module is not loaded at all: `by` is called with its name and gives what stands in sys.modules).
+    """
+
+    name: str
+    places: tuple[Place, ...]
+    package: str
+    targets: tuple[Target, ...]
+    how: How
+    why: str
+    until: str
+    without_gpu_only: bool = False
+
 
 # Package -> the distributions that bring it, with the version whose sources the patches were written against. A package
 # that is not here may have any version: what is read of it is checked all the same.
@@ -46,7 +86,6 @@ OURS_IN_THE_RUN = (
         how="stand-in",
         why="importing agentlightning imports LiteLLM: 5 s of CPU and 200 MiB in each process that has no use for it",
         until="agentlightning imports its LLM proxy where it is used",
-        speed=True,
     ),
 )
 
@@ -148,7 +187,6 @@ IN_VLLM = (
         why="vLLM wraps the CPU's sampler in torch.compile at each step (a twelfth of a small model's decoding), and "
         "ignores the seeds of requests unless all have one",
         until="vLLM samples on CPUs without torch.compile, with each request's generator",
-        speed=True,
         without_gpu_only=True,
     ),
     Patch(

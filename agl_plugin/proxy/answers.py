@@ -37,9 +37,9 @@ class Request:
         """Whether the model server is asked for a stream too: with tools, vLLM leaves tokens out of it."""
         return bool(self.body.get("stream")) and not self.body.get("tools")
 
-    def asking(self, model: str) -> Json:
+    def asking(self) -> Json:
         """What the model server gets. A greedy request (validation) is not trained on: without log-probabilities."""
-        body = {**self.body, "model": model, "return_token_ids": True}
+        body = {**self.body, "return_token_ids": True}
         if self.log_probs and self.body.get("temperature"):
             body |= LOG_PROB_REQUEST
         if self.streams:

@@ -1,19 +1,16 @@
 """The gateway's work on one request: from the agent to a model server and back, and its span to the store.
 
-Guarantees: the first call of a rollout goes to the address with the fewest calls in flight, and its next ones there
-too, where their prompt's beginning is in the prefix cache, until it has `per_engine` or takes no connections; where
-each has so many (without it MOST_CALLS in all) calls wait, and none is refused for being too many; one whose address
-takes no connections finds room at the others; a body that has not come within BODY_S
-is refused, and stands in nobody's way until then; a connection that cannot be made is tried again, there or elsewhere,
-for CONNECT_S; one that was reused and closed within STALE_S without a byte of an answer is tried once more, on a fresh
-one; nothing else is sent twice; an address without connections rests while others have them, and one call in REST_S
-looks whether it is back; a stream that breaks off breaks off for the agent too; what an agent no longer waits for is
-waited for all the same, so that the gate counts what the model server works on; a stream of which an agent reads
-nothing for UNREAD_S is broken off, since it would hold the gate for ever. An answer does not wait until the store has
-its span (span_writer.py).
+Guarantees: the calls of a rollout go to one address, where their prompt's beginning is in the prefix cache: at first to
+the one with the fewest calls in flight, and elsewhere once it has `per_engine` or takes no connections. Where all are
+full (without it MOST_CALLS in all) calls wait, and none is refused for being too many. Each has a connection of its
+own, since a model server may close one that is kept just as a call is sent; one that cannot be made is tried again,
+there or elsewhere, for CONNECT_S, and nothing is sent twice. An address without connections rests while others have
+them, and one call in REST_S looks whether it is back. A body that has not come within BODY_S is refused, and stands in
+nobody's way until then. A stream that breaks off breaks off for the agent too, and one of which the agent reads nothing
+for UNREAD_S is broken off. What an agent no longer waits for is waited for all the same, so that the gate counts what
+the model server works on. An answer does not wait until the store has its span (span_writer.py).
 Bodies above MAX_BODY_BYTES, what is no JSON object, models that are not known and keys that no agent may ask for
-(foundation/chat_request.py) are refused. No limit of its own on how long a model server takes: agents have theirs, and
-the end of a step aborts the rest.
+(foundation/chat_request.py) are refused. How long a model server takes has no limit here: agents have theirs.
 """
 
 from __future__ import annotations
@@ -21,16 +18,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import io
-import itertools
 import json
 import logging
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
 
 import aiohttp
 import orjson
@@ -64,19 +58,8 @@ CONNECT_S, TRY_S, PAUSE_S, REST_S = 10.0, 2.5, 0.1, 1.0
 UNREAD_S = 15.0  # less than the trainer waits for the gate
 NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 ODD = (ValueError, LookupError, TypeError, AttributeError)  # what reading a completion of another form raises
-# vLLM's server closes a connection that was idle for 5 s, and a call on one that is being closed fails.
-IDLE_S, STALE_S = 2.0, 1.0  # above the latter the model server may have worked on it
-IS_FRESH = ContextVar("IS_FRESH", default=True)  # whether the connection of this task's call was made for it
 LONGEST_EVENT_BYTES = 4 * 2**20  # the first of a stream holds the prompt's token ids
 LARGE_BODY_BYTES = 2**20  # aiohttp sends such bytes in one piece, and warns
-
-
-class Connector(aiohttp.TCPConnector):
-    """Says of which calls the connection is new."""
-
-    async def _create_connection(self, *args: Any, **kwargs: Any) -> Any:
-        IS_FRESH.set(True)
-        return await super()._create_connection(*args, **kwargs)
 
 
 class CallError(AgentGRPOError):
@@ -91,11 +74,9 @@ class CallError(AgentGRPOError):
 
 @dataclass
 class Address:
-    """A model server, the name of the model there, and how many calls it works on."""
+    """A model server, and how many calls it works on."""
 
     url: str
-    model: str
-    headers: dict[str, str]
     is_far: bool = False  # on another machine than this gateway
     in_flight: int = 0
     last_used: int = 0
@@ -117,33 +98,31 @@ class Metrics:
 
 
 class Calls:
-    """The gateway as an ASGI application. `addresses` are the model servers of each name."""
+    """The gateway as an ASGI application. It knows one `model`, whose servers are at the `addresses`."""
 
     def __init__(self, *, gate: Gate, log_probs: bool, per_engine: int = 0, packs: bool = False) -> None:
         self.gate, self.log_probs, self.per_engine, self.metrics = gate, log_probs, per_engine, Metrics()
         self.packs = packs
-        self.addresses: dict[str, list[Address]] = {}
+        self.model, self.addresses = "", list[Address]()
         self.metrics.weights.set_function(lambda: gate.weights)
         self._n_used = 0
         self._homes: dict[str, Address] = {}
 
-    def route(self, addresses: dict[str, list[Address]]) -> None:
-        self.addresses = addresses
+    def route(self, model: str, addresses: list[Address]) -> None:
+        self.model, self.addresses = model, addresses
         self._homes.clear()
         self.metrics.in_flight.clear()
-        for address in itertools.chain(*addresses.values()):
+        for address in addresses:
             self.metrics.in_flight.labels(address.url).set_function(functools.partial(getattr, address, "in_flight"))
 
     @asynccontextmanager
     async def serving(self, store: LightningStore) -> AsyncIterator[None]:
         """What is there while the server runs: connections, and the way to the store."""
-        engines = {address.url for address in itertools.chain(*self.addresses.values())}
-        self._room = asyncio.Semaphore(self.per_engine * len(engines) or MOST_CALLS)
+        self._room = asyncio.Semaphore(self.per_engine * len(self.addresses) or MOST_CALLS)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=TRY_S)
-        session = functools.partial(aiohttp.ClientSession, timeout=timeout, read_bufsize=LONGEST_EVENT_BYTES)
+        connector = aiohttp.TCPConnector(limit=0, force_close=True)
         async with (
-            session(connector=Connector(limit=0, keepalive_timeout=IDLE_S)) as http,
-            session(connector=Connector(limit=0, force_close=True)) as self._http_once,
+            aiohttp.ClientSession(connector=connector, timeout=timeout, read_bufsize=LONGEST_EVENT_BYTES) as http,
             SpanWriter(store, http, counts=self.metrics.spans).running() as spans,
         ):
             self._http, self._spans, self._packer = http, spans, Packer()
@@ -167,7 +146,7 @@ class Calls:
             return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
         route = CALL_PATH.fullmatch(path)
         if route and route["what"] == "models" and scope["method"] == "GET":
-            return JSONResponse({"object": "list", "data": [{"id": n, "object": "model"} for n in self.addresses]})
+            return JSONResponse({"object": "list", "data": [{"id": self.model, "object": "model"}]})
         if not route or route["what"] == "models" or scope["method"] != "POST":
             raise CallError(
                 404, f"{scope['method']} {path}: the gateway serves POST /v1/chat/completions and GET /v1/models, also "
@@ -227,23 +206,22 @@ class Calls:
     async def _response(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
         """The model server's response; the call counts at its address until it was read."""
         name = request.body.get("model")
-        addresses = self.addresses.get(name) if isinstance(name, str) else None
-        if not addresses:
-            raise CallError(400, f"model {name!r}: the gateway knows {', '.join(self.addresses) or 'none'}")
-        address, response = await self._sent(request, addresses)
+        if name != self.model:
+            raise CallError(400, f"model {name!r}: the gateway knows {self.model}")
+        address, response = await self._sent(request)
         try:
             async with response:
                 yield response
         finally:
             address.in_flight -= 1
 
-    async def _sent(self, request: Request, addresses: Sequence[Address]) -> tuple[Address, aiohttp.ClientResponse]:
+    async def _sent(self, request: Request) -> tuple[Address, aiohttp.ClientResponse]:
         """Send to the rollout's address; where no connection can be made, to the next, for CONNECT_S."""
-        deadline, untried = time.monotonic() + CONNECT_S, list(addresses)
+        deadline, untried = time.monotonic() + CONNECT_S, list(self.addresses)
+        body = json.dumps(request.asking()).encode()
         while True:
             address = self._next_of(untried, request.rollout)
             address.in_flight += 1
-            body = json.dumps(request.asking(address.model)).encode()
             try:
                 response = await self._posted(address, body)
                 address.rests_until_s = 0.0
@@ -256,26 +234,13 @@ class Calls:
             self.metrics.retries.inc()
             untried.remove(address)
             if not untried:
-                untried = list(addresses)
+                untried = list(self.addresses)
                 await asyncio.sleep(PAUSE_S)
 
     async def _posted(self, address: Address, body: bytes) -> aiohttp.ClientResponse:
-        """Post; once more where the connection was an old one that the server had closed before the body came."""
-
-        def data() -> bytes | io.BytesIO:
-            return body if len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
-
-        IS_FRESH.set(False)
-        sent_s = time.monotonic()
-        how = {"headers": address.headers, "allow_redirects": False}
-        try:
-            return await self._http.post(address.url, data=data(), **how)
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as exc:
-            begun = isinstance(exc, aiohttp.ServerDisconnectedError) and not isinstance(exc.message, str)
-            if IS_FRESH.get() or begun or time.monotonic() > sent_s + STALE_S:
-                raise
-        self.metrics.retries.inc()
-        return await self._http_once.post(address.url, data=data(), **how)
+        data = body if len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
+        headers = {"Content-Type": "application/json"}
+        return await self._http.post(address.url, data=data, headers=headers, allow_redirects=False)
 
     def _next_of(self, addresses: Sequence[Address], rollout: str) -> Address:
         """The rollout's own, unless it is full; else one of this machine, the one with the fewest calls, and of those

@@ -14,7 +14,7 @@ import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +22,6 @@ from typing import Any
 import aiohttp
 from agentlightning.semconv import LightningResourceAttributes as Names
 from agentlightning.store.base import LightningStore
-from agentlightning.types import Span
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
@@ -63,8 +62,8 @@ class SpanWriter:
     """`counts` gets `outcome`: stored, refused or lost."""
 
     def __init__(self, store: LightningStore, http: aiohttp.ClientSession, *, counts: Counter) -> None:
-        self._store, self._http, self._counts = store, http, counts
-        self._url = store.otlp_traces_endpoint() if store.capabilities.get("otlp_traces") else ""
+        self._http, self._counts = http, counts
+        self._url = store.otlp_traces_endpoint()
         self._headers = PROTOBUF | token_headers()
         self._waiting = asyncio.Queue[CallSpan](MOST_WAITING)
 
@@ -117,7 +116,7 @@ class SpanWriter:
         deadline = time.monotonic() + GIVE_UP_S
         while True:
             try:
-                return await (self._post(spans) if self._url else self._add(spans))
+                return await self._post(spans)
             except (aiohttp.ClientError, OSError, TimeoutError):
                 if time.monotonic() > deadline:
                     raise
@@ -133,14 +132,6 @@ class SpanWriter:
             busy = response.status in (429, 502, 503, 504)
             raise (aiohttp.ClientError if busy else Refused)(f"{response.status} {text}")
 
-    async def _add(self, spans: Sequence[CallSpan]) -> None:
-        """For a store without an address of its own."""
-        numbers = await self._store.get_many_span_sequence_ids([(span.rollout_id, span.attempt_id) for span in spans])
-        try:
-            await self._store.add_many_spans(list(map(plain, spans, numbers)))
-        except ValueError as exc:
-            raise Refused(str(exc)) from exc
-
     def _count(self, spans: Sequence[CallSpan], outcome: str, why: str) -> None:
         self._counts.labels(outcome).inc(len(spans))
         names = sorted({span.rollout_id for span in spans})
@@ -149,28 +140,8 @@ class SpanWriter:
         )
 
 
-def plain(span: CallSpan, number: int) -> Span:
-    """As agent-lightning keeps it."""
-    return Span.from_attributes(
-        name=CALL_SPAN,
-        attributes=span.attributes,
-        rollout_id=span.rollout_id,
-        attempt_id=span.attempt_id,
-        sequence_id=number,
-        start_time=span.start_ns / 1e9,
-        end_time=span.end_ns / 1e9,
-    )
-
-
 def on_the_wire(span: CallSpan) -> ResourceSpans:
     """In OpenTelemetry's form, without a number: the store gives it the next of its rollout."""
-    try:
-        return _wired(span, str)
-    except UnicodeEncodeError:
-        return _wired(span, _escaped)
-
-
-def _wired(span: CallSpan, text: Callable[[Any], str]) -> ResourceSpans:
     ids = {Names.ROLLOUT_ID: span.rollout_id, Names.ATTEMPT_ID: span.attempt_id}
     wire = WireSpan(
         trace_id=span.ids[:16],
@@ -179,13 +150,13 @@ def _wired(span: CallSpan, text: Callable[[Any], str]) -> ResourceSpans:
         start_time_unix_nano=span.start_ns,
         end_time_unix_nano=span.end_ns,
         status=Status(code=Status.STATUS_CODE_OK),
-        attributes=[_pair(*item, text) for item in span.attributes.items()],
+        attributes=[_pair(*item) for item in span.attributes.items()],
     )
-    resource = Resource(attributes=[_pair(name.value, value, text) for name, value in ids.items()])
+    resource = Resource(attributes=[_pair(name.value, value) for name, value in ids.items()])
     return ResourceSpans(resource=resource, scope_spans=[ScopeSpans(spans=[wire])])
 
 
-def _pair(key: str, value: Any, text: Callable[[Any], str]) -> KeyValue:
+def _pair(key: str, value: Any) -> KeyValue:
     if isinstance(value, bool):
         any_value = AnyValue(bool_value=value)
     elif isinstance(value, int) and -(2**63) <= value < 2**63:
@@ -193,10 +164,10 @@ def _pair(key: str, value: Any, text: Callable[[Any], str]) -> KeyValue:
     elif isinstance(value, float):
         any_value = AnyValue(double_value=value)
     else:
-        any_value = AnyValue(string_value=text(value))
-    return KeyValue(key=text(key), value=any_value)
+        any_value = AnyValue(string_value=_text(value))
+    return KeyValue(key=_text(key), value=any_value)
 
 
-def _escaped(value: Any) -> str:
-    """Half characters, which JSON can hold, as their escapes: protobuf refuses them."""
+def _text(value: Any) -> str:
+    """With half characters, which JSON can hold and protobuf refuses, as their escapes."""
     return str(value).encode(errors="backslashreplace").decode()

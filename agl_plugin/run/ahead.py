@@ -14,22 +14,28 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.run.resampling import key_of
+from agl_plugin.update.rows import Call
 from foundation.files import write_json
-
-if TYPE_CHECKING:
-    from agentlightning.types import RolloutLegacy
 
 STATE = "in_flight.json"  # in a checkpoint's folder
 Question = dict[str, Any]
 
 
-def staleness_of(rollout: RolloutLegacy, *, weights: int) -> int:
-    """Updates from the oldest weights that answered a call of the rollout to these; 0 without calls to train."""
-    return weights - min((call.metadata["weights_version"] for call in rollout.triplets or []), default=weights)
+@dataclass
+class Finished:
+    """A rollout that has finished: its reward, or why it has none (yet), and its calls, where they can be trained."""
+
+    reward: float | None
+    unscored: str
+    calls: Sequence[Call]
+
+    def staleness(self, *, weights: int) -> int:
+        """Updates from the oldest weights that answered a call of it to these; 0 without calls to train."""
+        return weights - min((call.facts["weights_version"] for call in self.calls), default=weights)
 
 
 @dataclass
@@ -37,7 +43,7 @@ class InFlight:
     """Rollouts that were asked: their questions and, of the finished ones, what came of them."""
 
     asked: dict[str, Question] = field(default_factory=dict)
-    finished: dict[str, RolloutLegacy] = field(default_factory=dict)
+    finished: dict[str, Finished] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     seen: list[Any] = field(default_factory=list)
 
@@ -69,13 +75,13 @@ class InFlight:
 
     def too_old(self, *, weights: int, bound: int) -> set[str]:
         """Rollouts that these weights may not be trained with."""
-        return {i for i, rollout in self.finished.items() if staleness_of(rollout, weights=weights) > bound}
+        return {i for i, rollout in self.finished.items() if rollout.staleness(weights=weights) > bound}
 
     def complete(self, *, weights: int, bound: int) -> tuple[list[str], list[str]]:
         """Groups of which no rollout plays: those to train, and those in which too few are young enough."""
         old = self.too_old(weights=weights, bound=bound)
         whole = {name: set(members) for name, members in self.groups.items() if self.finished.keys() >= set(members)}
-        young = {name: {i for i in members - old if self.finished[i].triplets} for name, members in whole.items()}
+        young = {name: {i for i in members - old if self.finished[i].calls} for name, members in whole.items()}
         lost = [name for name, members in whole.items() if members & old and len(young[name]) < 2]
         return [name for name in whole if name not in lost], lost
 

@@ -1,10 +1,8 @@
 """The change of weights between two steps: no call is under way.
 
-What still plays after the step's end (a call whose runner gave up waiting, an episode that ignores its limit) would
-run on a sleeping engine, or leave keys and values of the old weights in its prefix cache. `drain` closes the proxy's
-gate and aborts what the engines run, until nothing is in flight; verl's abort drops the cache, and leaves the engines
-paused until they have new weights. Where rollouts go on over the change (`rollout.async_groups`), `hold` lets their
-next calls wait and the present ones end, so that each is answered by one version of the weights.
+What still plays after the step's end would run on a sleeping engine, or leave keys and values of the old weights in its
+prefix cache. verl's abort drops the cache, and leaves the engines paused until they have new weights. Where rollouts go
+on over the change (`rollout.async_groups`) each call is answered by one version of the weights.
 Not covered: requests that reach an engine past the proxy; those are aborted, but may come again.
 """
 

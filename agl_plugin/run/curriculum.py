@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agl_plugin.run.resampling import is_flat
 from foundation.seeds import derived
 
 NEW, NEVER, HARD, MIDDLE, EASY, ALWAYS = POOLS = ("new", "never", "hard", "middle", "easy", "always")
@@ -148,16 +147,17 @@ class Curriculum:
         for name, weight in weights.items():
             of_file[name.partition("/")[0]] += weight
         whole = math.fsum(self.shares[int(file)] for file in of_file)
+        shares = dict[str, float]()
         for name, weight in weights.items():
             file = name.partition("/")[0]
-            share = self.shares[int(file)] / whole * weight / of_file[file]
-            self.behind[name] = self.behind.get(name, 0.0) + share
-        turn = max(names, key=lambda name: round(self.behind[name], 9))
-        self.behind[turn] -= 1
-        return turn
+            shares[name] = self.shares[int(file)] / whole * weight / of_file[file]
+        return furthest_behind(self.behind, shares)
 
 
-def forecast(groups: Sequence[tuple[str, Sequence[float]]]) -> dict[str, float]:
-    """What a probe says of groups to come: how many of them were flat, of those with two scored rollouts."""
-    compared = [rewards for _, rewards in groups if len(rewards) > 1]
-    return {"probe/groups": float(len(compared)), "probe/flat": float(sum(map(is_flat, compared)))}
+def furthest_behind[K](behind: dict[K, float], shares: Mapping[K, float]) -> K:
+    """Who gets the next place: each falls behind by its share of it, and the one that is furthest goes back by one."""
+    for name, share in shares.items():
+        behind[name] = behind.get(name, 0.0) + share
+    turn = max(shares, key=lambda name: round(behind[name], 9))
+    behind[turn] -= 1
+    return turn

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import ray
-from agentlightning.types import LLM
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from agl_plugin.proxy.gate import Gate
@@ -101,7 +100,7 @@ class NodeGateways:
         """How the process of one ended, where one did."""
         return next((code for code in self._ask_all("gateway", "exit_code") if code is not None), None)
 
-    def as_resources(self, sampling_parameters: dict[str, Any]) -> dict[str, LLM]:
+    def as_resources(self, sampling_parameters: dict[str, Any]) -> dict[str, Any]:
         """The resource of each, by the names that `resources_of` knows."""
         names = [MAIN_LLM, *(f"{OTHER_LLM}{machine}" for machine in self._hosts)]
         resources = self._ask_all("gateway", "as_resource", sampling_parameters=sampling_parameters)

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agl_plugin.run.curriculum import Curriculum, CurriculumRules, forecast
-from agl_plugin.run.resampling import SpareQuestions, key_of
+from agl_plugin.run.curriculum import Curriculum, CurriculumRules, furthest_behind
+from agl_plugin.run.resampling import SpareQuestions, is_flat, key_of
 from foundation.files import write_json
 
 STATE = "curriculum.json"  # in a checkpoint's folder
@@ -74,8 +74,10 @@ class QuestionOrder:
         return self.curriculum.learned(step, [(key_of(question), rewards) for question, rewards in groups])
 
     def probed(self, groups: Groups) -> dict[str, float]:
-        """The same before the first step, and how many groups were flat."""
-        return self.learned(0, groups) | forecast([(key_of(question), rewards) for question, rewards in groups])
+        """The same before the first step, and how many groups were flat, of those with two scored rollouts."""
+        compared = [rewards for _, rewards in groups if len(rewards) > 1]
+        flat = {"probe/groups": float(len(compared)), "probe/flat": float(sum(map(is_flat, compared)))}
+        return self.learned(0, groups) | flat
 
     def save(self, folder: Path) -> None:
         """Keep what is known in a checkpoint's folder; without a curriculum there is nothing."""
@@ -115,14 +117,9 @@ def _questions_of_turns(turns: Sequence[int], rows: Sequence[list[int]], *, seed
 
 def _file_of_each_place(n: int, weights: Sequence[float]) -> list[int]:
     """The number of the file that fills each of `n` places: the one that is furthest behind its share."""
-    total = sum(weights)
-    behind = [0.0] * len(weights)
-    turns: list[int] = []
-    for _ in range(n):
-        behind = [lag + weight / total for lag, weight in zip(behind, weights, strict=True)]
-        turns.append(max(range(len(weights)), key=lambda number: round(behind[number], 9)))
-        behind[turns[-1]] -= 1
-    return turns
+    total, behind = sum(weights), dict[int, float]()
+    shares = {number: weight / total for number, weight in enumerate(weights)}
+    return [furthest_behind(behind, shares) for _ in range(n)]
 
 
 def _shuffled(numbers: Sequence[int], seed: str) -> list[int]:

@@ -9,17 +9,11 @@ two scored rollouts is not replaced, since more load does not mend an outage.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from agl_plugin.update.rules import in_reward_steps
-from foundation.rollout_keys import SEED_KEY
 
-if TYPE_CHECKING:
-    from agentlightning.types import EnqueueRolloutRequest
-
-# A rollout whose runner was killed runs once more; one that fails or takes too long does not.
-RETRY: dict[str, Any] = {"max_attempts": 2, "retry_condition": ["unresponsive"]}
 Groups = Mapping[str, Sequence[float]]  # question (data id) -> the rewards of its scored rollouts
 
 
@@ -48,38 +42,6 @@ class SpareQuestions:
         """Up to `n` questions whose keys are not in `used`."""
         rows = map(self._dataset.__getitem__, self._places)
         return list(itertools.islice((dict(row) for row in rows if key_of(row) not in used), n))
-
-
-def requests_for(
-    questions: Mapping[str, dict[str, Any]],
-    *,
-    group_size: int,
-    mode: Literal["train", "val"],
-    resources_id: str,
-    timeout_s: float,
-    seed_of: Callable[[dict[str, Any]], int],
-    resampled: bool,
-) -> list[EnqueueRolloutRequest]:
-    """`group_size` rollouts of each question (data id -> row); `seed_of` is asked for each of them in turn."""
-    from agentlightning.types import EnqueueRolloutRequest, RolloutConfig  # takes seconds; one process needs none of it
-
-    limits = RolloutConfig(unresponsive_seconds=timeout_s, timeout_seconds=timeout_s, **RETRY)
-    return [
-        EnqueueRolloutRequest(
-            input={**question, "data_id": data_id},
-            mode=mode,
-            resources_id=resources_id,
-            config=limits,
-            metadata={
-                "data_id": data_id,
-                "is_train": mode == "train",
-                "resampled": resampled,
-                SEED_KEY: seed_of(question),
-            },
-        )
-        for data_id, question in questions.items()
-        for _ in range(group_size)
-    ]
 
 
 class Places:

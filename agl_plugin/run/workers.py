@@ -52,22 +52,14 @@ class Workers(Passes):
         )
         group.init_model()
         super().__init__(group, config, n_ranks=max(group._query_dispatch_info("actor")) + 1)
-        self._replicas = self._start_servers()
-
-    def _start_servers(self) -> list[Any]:
         rollout = self._config.rollout
-        make = get_rollout_replica_class(rollout.name)
+        make: Any = get_rollout_replica_class(rollout.name)
         of_one = rollout.tensor_model_parallel_size * rollout.data_parallel_size * rollout.pipeline_model_parallel_size
-        replicas = [
+        self._replicas = [
             make(rank, rollout, self._config.model, gpus_per_node=rollout.n_gpus_per_node)
-            for rank in range(self._group.world_size // of_one)
+            for rank in range(group.world_size // of_one)
         ]
-
-        async def start() -> None:
-            await asyncio.gather(*(replica.init_hybrid(self._group) for replica in replicas))
-
-        asyncio.run(start())
-        return replicas
+        self._ask("init_hybrid", group)
 
     @property
     def addresses(self) -> list[str]:
@@ -105,9 +97,9 @@ class Workers(Passes):
         except RayTaskError as exc:
             raise RunError(f"the model server did not go to sleep: {exc.cause}. {AGAIN}") from exc
 
-    def _ask(self, what: str) -> list[Any]:
+    def _ask(self, what: str, *args: Any) -> list[Any]:
         async def ask() -> list[Any]:
-            return list(await asyncio.gather(*(getattr(replica, what)() for replica in self._replicas)))
+            return list(await asyncio.gather(*(getattr(replica, what)(*args) for replica in self._replicas)))
 
         return asyncio.run(ask())
 

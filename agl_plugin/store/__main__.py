@@ -13,17 +13,19 @@ import asyncio
 import logging
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agl_plugin.patches.install import install_at_start
 from agl_plugin.store.database import Database
-from agl_plugin.store.turns import Turns
 from foundation.command import alias
 from foundation.errors import RunError, UserError
 from foundation.net import bind
 from foundation.store_token import check_host
+
+if TYPE_CHECKING:
+    from agl_plugin.store.tables import Turns
 
 DEFAULT_PATH = Path("runs/store.db")
 

@@ -23,9 +23,9 @@ from typing import IO, Any, ClassVar
 
 import aiologic
 
-from agl_plugin.store.turns import Row
 from foundation.errors import RunError
 
+Row = tuple[Any, ...]
 CURRENT_TURN: ContextVar[object] = ContextVar("turn", default=None)  # the database whose turn this is
 LINGER_S = 0.001  # turns that end within it share a commit
 VERSION = 1  # of the tables: PRAGMA user_version
@@ -79,14 +79,17 @@ def connected(path: Path) -> sqlite3.Connection:
 
 
 class Database:
-    """The file at `path`, opened at once and held until `close`."""
+    """The file at `path`, opened at once and held until `close`.
 
-    ROW_ID: ClassVar[str] = "INTEGER PRIMARY KEY"
+    Statements have `?` for values; nothing but a turn reads or writes. The words in which databases differ stand first.
+    """
+
+    ROW_ID: ClassVar[str] = "INTEGER PRIMARY KEY"  # numbers rows in the order of their insertion
     TYPES: ClassVar[dict[type, str]] = {str: "", int: "", float: ""}  # of columns; SQLite keeps what it is given
-    LOCKED: ClassVar[str] = ""  # a turn has the whole file
-    UNCLAIMED: ClassVar[str] = ""
-    N_ANSWERS: ClassVar[int] = 1000
-    AGAIN: ClassVar[tuple[type[Exception], ...]] = ()
+    LOCKED: ClassVar[str] = ""  # ends a SELECT of rows that the turn will change; here it has the whole file
+    UNCLAIMED: ClassVar[str] = ""  # the same of rows that it takes, without those that another one is taking
+    N_ANSWERS: ClassVar[int] = 1000  # kept of requests that may be sent again
+    AGAIN: ClassVar[tuple[type[Exception], ...]] = ()  # raised by a turn that was taken back, and can be had again
 
     def __init__(self, path: Path) -> None:
         self.path, self._lock = path, locked(path)
@@ -120,9 +123,10 @@ class Database:
         async with self._pen:
             token = CURRENT_TURN.set(self)
             try:
-                with self._all_or_nothing():
+                with self._all_or_nothing("turn"):
                     yield
             finally:
+                self._in_savepoint = False
                 CURRENT_TURN.reset(token)
                 if not self._connection.in_transaction:
                     self._commit()  # SQLite took the batch back: its disk is full
@@ -133,17 +137,17 @@ class Database:
             await asyncio.wrap_future(batch)
 
     @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
+    def _all_or_nothing(self, savepoint: str) -> Iterator[None]:
+        """Take back what the block wrote when it raises."""
         try:
             yield
         except BaseException:
             if self._in_savepoint and self._connection.in_transaction:
-                self._connection.execute("ROLLBACK TO turn")
+                self._connection.execute(f"ROLLBACK TO {savepoint}")
             raise
         finally:
             if self._in_savepoint and self._connection.in_transaction:
-                self._connection.execute("RELEASE turn")
-            self._in_savepoint = False
+                self._connection.execute(f"RELEASE {savepoint}")
 
     async def hold(self, _names: Iterable[str]) -> None:
         """A turn has the whole file."""
@@ -152,15 +156,8 @@ class Database:
     async def part(self) -> AsyncIterator[None]:
         """Within a turn: writes that are taken back together when the block raises."""
         await self.write("SAVEPOINT part")
-        try:
+        with self._all_or_nothing("part"):
             yield
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK TO part")
-            raise
-        finally:
-            if self._connection.in_transaction:
-                self._connection.execute("RELEASE part")
 
     async def copied(self, _table: str, _columns: str, _rows: Sequence[Sequence[Any]]) -> bool:
         """Rows are inserted one by one, which costs no round trips."""

@@ -24,8 +24,8 @@ import aiologic
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from agl_plugin.store.database import Row
 from agl_plugin.store.rows import INFINITE
-from agl_plugin.store.turns import Row
 from foundation.errors import RunError
 
 logger = logging.getLogger(__name__)

@@ -1,58 +1,45 @@
-"""agent-lightning's queue and counters as tables of a database.
+"""agent-lightning's queue and counters as tables of a database, as far as its store asks for them.
 
-Each operation is a turn of its own unless a turn is under way (turns.py). Errors are those of agent-lightning's memory
-collections. Who counts holds the name of what it counts: counters are read, and then written.
+Each operation is a turn of its own unless a turn is under way (database.py). Who counts holds the name of what it
+counts: counters are read, and then written.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
-from agentlightning.store.collection.base import KeyValue, Queue, ensure_numeric, tracked
+from agentlightning.store.collection.base import KeyValue, Queue, tracked
 from agentlightning.utils.metrics import MetricsBackend
-from pydantic import TypeAdapter
 
-from agl_plugin.store.tables import Named
-from agl_plugin.store.turns import Turns
+from agl_plugin.store.tables import Named, Turns
 
 
-class TableQueue[Q](Named, Queue[Q]):
-    """Items of `kind`, first in, first out."""
+class TableQueue(Named, Queue[str]):
+    """Names, first in, first out."""
 
-    def __init__(self, database: Turns, name: str, kind: type[Q], *, tracker: MetricsBackend | None = None) -> None:
-        super().__init__(tracker=tracker)
-        self._database, self._name, self._kind = database, name, kind
-        self._json = TypeAdapter(kind)
+    def __init__(self, database: Turns, name: str, *, tracker: MetricsBackend | None = None) -> None:
+        super().__init__(database, name, tracker=tracker)
         database.make(f'CREATE TABLE IF NOT EXISTS "{name}" (id {database.ROW_ID}, item TEXT NOT NULL)')
         database.make(f'CREATE INDEX IF NOT EXISTS "{name}_item" ON "{name}" (item)')
 
-    def item_type(self) -> type[Q]:
-        return self._kind
-
-    def _text(self, item: Q) -> str:
-        if not isinstance(item, self._kind):
-            raise TypeError(f"Expected item of type {self._kind.__name__}, got {type(item).__name__}")
-        return json.dumps(self._json.dump_python(item))
-
     @tracked("has")
-    async def has(self, item: Q) -> bool:
-        text = self._text(item)
+    async def has(self, item: str) -> bool:
+        sql = f'SELECT 1 FROM "{self._name}" WHERE item = ? LIMIT 1'
         async with self._database.turn(read_only=True):
-            return bool(await self._database.read(f'SELECT 1 FROM "{self._name}" WHERE item = ? LIMIT 1', (text,)))
+            return bool(await self._database.read(sql, (json.dumps(item),)))
 
     @tracked("enqueue")
-    async def enqueue(self, items: Sequence[Q]) -> Sequence[Q]:
-        texts = [self._text(item) for item in items]
+    async def enqueue(self, items: Sequence[str]) -> Sequence[str]:
+        rows = [(json.dumps(item),) for item in items]
         async with self._database.turn():
-            if not await self._database.copied(self._name, "item", [(text,) for text in texts]):
-                for text in texts:
-                    await self._database.write(f'INSERT INTO "{self._name}" (item) VALUES (?)', (text,))
+            if not await self._database.copied(self._name, "item", rows):
+                for row in rows:
+                    await self._database.write(f'INSERT INTO "{self._name}" (item) VALUES (?)', row)
         return items
 
     @tracked("dequeue")
-    async def dequeue(self, limit: int = 1) -> Sequence[Q]:
+    async def dequeue(self, limit: int = 1) -> Sequence[str]:
         """The first ones that no other turn is taking."""
         sql = (
             f'WITH first AS MATERIALIZED (SELECT id FROM "{self._name}" ORDER BY id LIMIT ? '
@@ -61,84 +48,37 @@ class TableQueue[Q](Named, Queue[Q]):
         )
         async with self._database.turn():
             rows = await self._database.write(sql, (max(limit, 0),))
-        return [self._item(text) for _, text in sorted(rows)]
-
-    @tracked("peek")
-    async def peek(self, limit: int = 1) -> Sequence[Q]:
-        sql = f'SELECT item FROM "{self._name}" ORDER BY id LIMIT ?'
-        async with self._database.turn(read_only=True):
-            return [self._item(text) for (text,) in await self._database.read(sql, (max(limit, 0),))]
-
-    def _item(self, text: str) -> Q:
-        return self._json.validate_python(json.loads(text))
+        return [json.loads(text) for _, text in sorted(rows)]
 
 
-class TableKeyValue[K, V](Named, KeyValue[K, V]):
-    """Values of JSON by keys of JSON."""
+class Counters(Named, KeyValue[str, int]):
+    """Numbers by name, both as JSON."""
 
     def __init__(self, database: Turns, name: str, *, tracker: MetricsBackend | None = None) -> None:
-        super().__init__(tracker=tracker)
-        self._database, self._name = database, name
+        super().__init__(database, name, tracker=tracker)
         database.make(f'CREATE TABLE IF NOT EXISTS "{name}" (key TEXT PRIMARY KEY, value TEXT NOT NULL)')
 
-    async def _read(self, key: K) -> str | None:
-        """The JSON of a value, which the turn may change."""
+    async def _read(self, key: str) -> int | None:
         rows = await self._database.read(f'SELECT value FROM "{self._name}" WHERE key = ?', (json.dumps(key),))
-        return rows[0][0] if rows else None
+        return json.loads(rows[0][0]) if rows else None
 
-    async def _write(self, key: K, value: V) -> None:
+    async def _write(self, key: str, value: int) -> None:
         sql = f'INSERT INTO "{self._name}" (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = ?'
         text = json.dumps(value)
         await self._database.write(sql, (json.dumps(key), text, text))
 
-    @tracked("has")
-    async def has(self, key: K) -> bool:
-        async with self._database.turn(read_only=True):
-            return await self._read(key) is not None
-
-    @tracked("get")
-    async def get(self, key: K, default: V | None = None) -> V | None:
-        async with self._database.turn(read_only=True):
-            text = await self._read(key)
-        return default if text is None else json.loads(text)
-
-    @tracked("set")
-    async def set(self, key: K, value: V) -> None:
-        async with self._database.turn():
-            await self._write(key, value)
-
     @tracked("inc")
-    async def inc(self, key: K, amount: V) -> V:
+    async def inc(self, key: str, amount: int) -> int:
         async with self._database.turn():
-            present = await self._number(key, amount, "amount")
-            value: Any = amount if present is None else present + amount
+            value = (await self._read(key) or 0) + amount
             await self._write(key, value)
             return value
 
     @tracked("chmax")
-    async def chmax(self, key: K, value: V) -> V:
+    async def chmax(self, key: str, value: int) -> int:
         async with self._database.turn():
-            present = await self._number(key, value, "value")
-            if present is not None and not value > present:  # pyright: ignore[reportOperatorIssue]
+            present = await self._read(key)
+            if present is not None and present >= value:
                 return present
             await self._write(key, value)
             return value
-
-    async def _number(self, key: K, number: V, description: str) -> Any:
-        """The number of a key, or None. Raises TypeError where it, or the one that is given, is none."""
-        ensure_numeric(number, description=description)
-        text = await self._read(key)
-        if text is None:
-            return None
-        present = json.loads(text)
-        ensure_numeric(present, description=f"value for key {key!r}")
-        return present
-
-    @tracked("pop")
-    async def pop(self, key: K, default: V | None = None) -> V | None:
-        async with self._database.turn():
-            text = await self._read(key)
-            if text is None:
-                return default
-            await self._database.write(f'DELETE FROM "{self._name}" WHERE key = ?', (json.dumps(key),))
-            return json.loads(text)

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
@@ -32,13 +33,11 @@ from agentlightning.types import (
 from agentlightning.utils.metrics import MetricsBackend
 from pydantic import TypeAdapter
 
-from agl_plugin.store.answers import Answers
 from agl_plugin.store.database import Database
-from agl_plugin.store.queues import TableKeyValue, TableQueue
-from agl_plugin.store.request_key import key_of_request
+from agl_plugin.store.queues import Counters, TableQueue
+from agl_plugin.store.request_key import Answers, key_of_request
 from agl_plugin.store.rows import encodable
-from agl_plugin.store.tables import Table
-from agl_plugin.store.turns import Turns
+from agl_plugin.store.tables import Table, Turns
 
 logger = logging.getLogger(__name__)
 
@@ -100,40 +99,20 @@ class TableCollections(LightningCollections):
         self._spans = table("spans", Span, ["rollout_id", "attempt_id", "span_id"])
         self._resources = table("resources", ResourcesUpdate, ["resources_id"], ordered=["update_time"])
         self._workers = table("workers", Worker, ["worker_id"])
-        self._rollout_queue = TableQueue(database, "rollout_queue", str, tracker=tracker)
-        self._span_sequence_ids = TableKeyValue[str, int](database, "span_sequence_ids", tracker=tracker)
+        self._rollout_queue = TableQueue(database, "rollout_queue", tracker=tracker)
+        self._span_sequence_ids = Counters(database, "span_sequence_ids", tracker=tracker)
 
     @property
     def collection_name(self) -> str:
         return "router"
 
-    @property
-    def rollouts(self) -> Table[Rollout]:
-        return self._rollouts
-
-    @property
-    def attempts(self) -> Table[Attempt]:
-        return self._attempts
-
-    @property
-    def spans(self) -> Table[Span]:
-        return self._spans
-
-    @property
-    def resources(self) -> Table[ResourcesUpdate]:
-        return self._resources
-
-    @property
-    def workers(self) -> Table[Worker]:
-        return self._workers
-
-    @property
-    def rollout_queue(self) -> TableQueue[str]:
-        return self._rollout_queue
-
-    @property
-    def span_sequence_ids(self) -> TableKeyValue[str, int]:
-        return self._span_sequence_ids
+    rollouts: Any = property(attrgetter("_rollouts"))
+    attempts: Any = property(attrgetter("_attempts"))
+    spans: Any = property(attrgetter("_spans"))
+    resources: Any = property(attrgetter("_resources"))
+    workers: Any = property(attrgetter("_workers"))
+    rollout_queue: Any = property(attrgetter("_rollout_queue"))
+    span_sequence_ids: Any = property(attrgetter("_span_sequence_ids"))
 
     @asynccontextmanager
     async def atomic(

@@ -1,6 +1,6 @@
 """agent-lightning's collections as tables of a database: items of a model, found by key, filter and order.
 
-Guarantees: each operation is a turn of its own unless a turn is under way (turns.py), so it is all or nothing.
+Guarantees: each operation is a turn of its own unless a turn is under way (database.py), so it is all or nothing.
 Results, orders and errors are those of agent-lightning's memory collections; what SQL does not express as Python means
 it is answered by such a collection over all rows. Items are copies: a change needs `update`.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
 
 from agentlightning.store.collection.base import Collection, DuplicatedPrimaryKeyError, TrackedCollection, tracked
 from agentlightning.store.collection.memory import ListBasedCollection
@@ -17,20 +18,28 @@ from agentlightning.utils.metrics import MetricsBackend
 from pydantic import BaseModel
 
 from agl_plugin.store.rows import Rows, Unsaid
-from agl_plugin.store.turns import Turns
+
+if TYPE_CHECKING:
+    from agl_plugin.store.database import Database
+    from agl_plugin.store.postgres import PostgresDatabase
 
 ALL = 2**62
+type Turns = Database | PostgresDatabase
 
 
 class Named(TrackedCollection):
-    """What all tables of a store have: a name, and a number of rows."""
+    """A table of a store."""
 
-    _database: Turns
-    _name: str
+    def __init__(self, database: Turns, name: str, *, tracker: MetricsBackend | None = None) -> None:
+        super().__init__(tracker=tracker)
+        self._database, self._name = database, name
 
     @property
     def collection_name(self) -> str:
         return self._name
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name}>"
 
     @tracked("size")
     async def size(self) -> int:
@@ -53,10 +62,8 @@ class Table[T: BaseModel](Named, Collection[T]):
         ordered: Sequence[str] = (),
         tracker: MetricsBackend | None = None,
     ) -> None:
-        super().__init__(tracker=tracker)
-        if not keys:
-            raise ValueError(f"table {name}: primary_keys must be non-empty")
-        self._database, self._name, self._rows = database, name, Rows(model, keys)
+        super().__init__(database, name, tracker=tracker)
+        self._rows = Rows(model, keys)
         columns = list(self._rows.columns)
         self._columns = f"{self._listed(columns)}, data"
         marks = ", ".join("?" * (len(columns) + 1))
@@ -75,12 +82,6 @@ class Table[T: BaseModel](Named, Collection[T]):
     @staticmethod
     def _listed(names: Sequence[str]) -> str:
         return ", ".join(f'"{name}"' for name in names)
-
-    def primary_keys(self) -> Sequence[str]:
-        return self._rows.keys
-
-    def item_type(self) -> type[T]:
-        return self._rows.model
 
     @tracked("query")
     async def query(
@@ -171,14 +172,6 @@ class Table[T: BaseModel](Named, Collection[T]):
                 return item
             return stored if fields is not None and not fields else await self._update_one(item, fields)
         return await self._upsert_one(item, fields)
-
-    @tracked("delete")
-    async def delete(self, items: Sequence[T]) -> None:
-        async with self._changing(items):
-            for item in items:
-                sql = f'DELETE FROM "{self._name}" WHERE {self._at_key} RETURNING id'
-                if not await self._database.write(sql, self._rows.key_of(item)):
-                    raise self._missing(item)
 
     @asynccontextmanager
     async def _changing(self, items: Sequence[T]) -> AsyncIterator[None]:

@@ -1,9 +1,8 @@
-"""Spans -> triplets, for rollouts that were scored.
+"""Spans -> LLM calls, for rollouts that were scored.
 
 Guarantees: a rollout without a reward, or with an LLM call whose token ids are missing or go on from a call that is not
-there, gives no triplet at all (never half a trace, never a made-up 0); one triplet per LLM call whatever the order or
-number of copies in which spans arrive, and whether they hold ids packed (agl_plugin.proxy.tokens) or as lists.
-A rollout that will get its reward together with its group gives its triplets without one.
+there, gives no call at all (never half a trace, never a made-up 0); one call per LLM call whatever the order or number
+of copies in which spans arrive, and whether they hold ids packed (agl_plugin.proxy.tokens) or as lists.
 Does not cover merging turns into trajectories: that is the daemon's work.
 """
 
@@ -16,14 +15,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from agentlightning.adapter.triplet import LlmProxyTraceToTriplet
 from agentlightning.emitter.reward import get_rewards_from_span
-from agentlightning.types import Span, Triplet
+from agentlightning.types import Span
 
 from agl_plugin.proxy import tokens
 from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROBS, WEIGHTS, plain_log_probs
 from agl_plugin.proxy.tokens import Prompt
-from agl_plugin.update.rows import NAN, Turn
+from agl_plugin.update.rows import Call
 from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, UNSCORED_KEY
 
 logger = logging.getLogger(__name__)
@@ -41,7 +39,7 @@ def annotation_of(spans: Sequence[Span], key: str) -> Any:
     return max(values, key=lambda pair: pair[0])[1] if values else None
 
 
-def _listed(span: Span, before: Prompt | None) -> Triplet | None:
+def _listed(span: Span, before: Prompt | None) -> Call | None:
     """The LLM call of a span with lists as text, or None when it has no token ids.
 
     agent-lightning's own reading parses the same text, but leaves out the log-probabilities and why the call ended.
@@ -59,22 +57,21 @@ def _listed(span: Span, before: Prompt | None) -> Triplet | None:
         return None
     log_probs = choice.get(LOG_PROBS) or plain_log_probs(choice.get("logprobs"))  # LiteLLM's span has the latter
     numbers = np.array(log_probs, tokens.NUMBERS_TYPE)
-    return _triplet(span, Prompt.of(prompt_ids, token_ids, before=before), numbers, choice.get("finish_reason"))
+    return _call(span, Prompt.of(prompt_ids, token_ids, before=before), numbers, choice.get("finish_reason"))
 
 
-def _packed(span: Span, prompt: Prompt) -> Triplet:
+def _packed(span: Span, prompt: Prompt) -> Call:
     """The LLM call of a span with packed numbers. Raises ValueError."""
     notes = span.attributes or {}
     text = notes.get(tokens.LOG_PROBS)
     log_probs = tokens.unpack(text, tokens.NUMBERS_TYPE) if text else np.array((), tokens.NUMBERS_TYPE)
-    return _triplet(span, prompt, log_probs, notes.get(tokens.FINISH))
+    return _call(span, prompt, log_probs, notes.get(tokens.FINISH))
 
 
-def _triplet(span: Span, prompt: Prompt, log_probs: tokens.Array, finish_reason: Any) -> Triplet:
-    response = {"token_ids": prompt.sampled.tolist(), "finish_reason": finish_reason or ""}
-    if len(log_probs) == len(prompt.sampled):
-        response[LOG_PROBS] = log_probs.tolist()
-    return Triplet(prompt={"token_ids": prompt}, response=response, metadata=facts_of(span))
+def _call(span: Span, prompt: Prompt, log_probs: tokens.Array, finish_reason: Any) -> Call:
+    """Its log-probabilities are believed where there is one per token."""
+    given = log_probs.tolist() if len(log_probs) == len(prompt.sampled) else ()
+    return Call(prompt, prompt.sampled.tolist(), given, finish_reason or "", facts_of(span))
 
 
 def _response_id(span: Span) -> str:
@@ -108,18 +105,18 @@ def n_missing(spans: Sequence[Span]) -> int:
     return len({(span.attributes or {}).get(tokens.AFTER) for span in calls.values()} - {None, *calls})
 
 
-def read_calls(spans: Sequence[Span]) -> tuple[list[Triplet], str]:
-    """One triplet per LLM call, in order, whatever the order or number of copies of its span; and why there are none
+def read_calls(spans: Sequence[Span]) -> tuple[list[Call], str]:
+    """One per LLM call, in order, whatever the order or number of copies of its span; and why there are none
     where a packed one cannot be put together.
 
     A prompt holds what is new since another call's, so that memory grows with that alone.
     """
-    call_spans, calls = _call_spans(spans), list[Triplet]()
+    call_spans, calls = _call_spans(spans), list[Call]()
     try:
         packed = {name: span for name, span in call_spans.items() if tokens.NEW in (span.attributes or {})}
         prompts = tokens.linked({name: tokens.part_of(span.attributes or {}) for name, span in packed.items()})
         for name, span in call_spans.items():
-            before = calls[-1].prompt["token_ids"] if calls else None
+            before: Any = calls[-1].prompt if calls else None
             call = _packed(span, prompts[name]) if name in prompts else _listed(span, before)
             calls += [call] if call else []
     except (ValueError, TypeError, OverflowError) as exc:
@@ -127,47 +124,19 @@ def read_calls(spans: Sequence[Span]) -> tuple[list[Triplet], str]:
     return calls, ""
 
 
-def calls_of(spans: Sequence[Span]) -> list[Triplet]:
-    """The calls of `read_calls`."""
-    return read_calls(spans)[0]
+def scored_calls(spans: Sequence[Span]) -> list[Call]:
+    """The calls of one attempt, in order; [] when it must not be learned from.
 
-
-def turns_of(triplets: Sequence[Triplet]) -> list[Turn]:
-    """The LLM calls of a rollout, in order."""
-    turns: list[Turn] = []
-    before: Any = None
-    for triplet in triplets:
-        prompt: Any = triplet.prompt.get("token_ids") or []
-        response = triplet.response
-        sampled = list(response.get("token_ids") or [])
-        log_probs = list(response.get(LOG_PROBS) or [NAN] * len(sampled))
-        goes_on = before is not None and isinstance(prompt, Prompt) and prompt.before is before
-        n_known = prompt.n_shared if goes_on else 0
-        turns.append(Turn(prompt, sampled, log_probs, response.get("finish_reason") or "", n_known))
-        before = prompt
-    return turns
-
-
-class ScoredTriplets(LlmProxyTraceToTriplet):
-    """agent-lightning's proxy adapter, restricted to complete and scored rollouts."""
-
-    def adapt(self, source: Sequence[Span], /) -> list[Triplet]:
-        """Triplets of one attempt in call order, the last one carrying the reward (None while it awaits its group); []
-        when it must not be learned from.
-
-        `prompt["token_ids"]`, whose slices are lists, and `response["token_ids"]` are ints as vLLM saw and sampled
-        them; `response["log_probs"]`, where the proxy asked for them, one number per token of the response.
-        """
-        reward = reward_of(source)
-        if reward is None and annotation_of(source, UNSCORED_KEY) != AWAITS_GROUP:
-            return []
-        triplets, broken = read_calls(source)
-        if broken:
-            logger.warning("rollout left out: %s", broken)
-        expected = annotation_of(source, LLM_CALLS_KEY)
-        if not triplets or (expected is not None and len(triplets) != int(expected)):
-            logger.warning("rollout left out: %d LLM calls, %d with token ids", expected or 0, len(triplets))
-            return []
-        return [t.model_copy(update={"reward": None}) for t in triplets[:-1]] + [
-            triplets[-1].model_copy(update={"reward": reward})
-        ]
+    A prompt is a Prompt; tokens are ints as vLLM saw and sampled them, with their log-probabilities where the proxy
+    asked for them. A rollout that awaits its group has no reward yet.
+    """
+    if reward_of(spans) is None and annotation_of(spans, UNSCORED_KEY) != AWAITS_GROUP:
+        return []
+    calls, broken = read_calls(spans)
+    if broken:
+        logger.warning("rollout left out: %s", broken)
+    expected = annotation_of(spans, LLM_CALLS_KEY)
+    if not calls or (expected is not None and len(calls) != int(expected)):
+        logger.warning("rollout left out: %d LLM calls, %d with token ids", expected or 0, len(calls))
+        return []
+    return calls

@@ -14,7 +14,6 @@ The first four are verl's functions. Its REINFORCE++ gives nothing to what stand
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -62,25 +61,29 @@ ESTIMATES: dict[str, Estimate] = {
 
 
 def over_rollouts(
-    estimate: Estimate, token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: np.ndarray, **_: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Advantages and returns, rows x tokens each (equal, as in verl's GRPO).
+    advantage: str, token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: np.ndarray
+) -> torch.Tensor:
+    """Advantages by the estimate of that name, rows x tokens.
 
     `index` holds "question/rollout" per row; rows of one rollout carry the same reward.
     """
-    places: dict[str, int] = {}
-    rollout = torch.tensor([places.setdefault(uid, len(places)) for uid in index])
-    rewards, n_tokens = torch.zeros(2, len(places), dtype=torch.float64)
-    rewards[rollout] = token_level_rewards.sum(dim=-1).double().cpu()
-    n_tokens.index_add_(0, rollout, response_mask.sum(dim=-1).double().cpu())
-    questions = np.array([uid.partition(UID_SEPARATOR)[0] for uid in places], dtype=object)
-    values = estimate(rewards, n_tokens, questions)[rollout].float().to(response_mask.device)
-    advantages = values[:, None] * response_mask
-    return advantages, advantages
+    rollouts, rollout_of_row = numbered(index)
+    rewards, n_tokens = torch.zeros(2, len(rollouts), dtype=torch.float64)
+    rewards[rollout_of_row] = token_level_rewards.sum(dim=-1).double().cpu()
+    n_tokens.index_add_(0, rollout_of_row, response_mask.sum(dim=-1).double().cpu())
+    questions = np.array([uid.partition(UID_SEPARATOR)[0] for uid in rollouts], dtype=object)
+    values = ESTIMATES[advantage](rewards, n_tokens, questions)[rollout_of_row].float().to(response_mask.device)
+    return values[:, None] * response_mask
+
+
+def numbered(index: np.ndarray) -> tuple[list[str], torch.Tensor]:
+    """The rollouts of rows in order, and of each row the place of its rollout in them."""
+    places = {uid: n for n, uid in enumerate(dict.fromkeys(index))}
+    return list(places), torch.tensor([places[uid] for uid in index])
 
 
 def add_advantages(batch: DataProto, advantage: str, rules: UpdateRules) -> None:
-    """Set `advantages`, rows x tokens, by the estimate of that name.
+    """Set `advantages`, by the estimate of that name.
 
     With `rules.credit` phases, turns that explored have the estimate of what exploring was worth. `rules.turn_shaping`
     takes that much from turns with a failed call, and gives each trained token of the rollout its share of it back, so
@@ -88,9 +91,9 @@ def add_advantages(batch: DataProto, advantage: str, rules: UpdateRules) -> None
     """
     tensors: Any = batch.batch
     mask, index = tensors["response_mask"], batch.non_tensor_batch["data_id_list"]
-    advantages, _ = FUNCTIONS[advantage](tensors["token_level_scores"], mask, index)
+    advantages = over_rollouts(advantage, tensors["token_level_scores"], mask, index)
     if rules.credit == "phases":
-        explored, _ = FUNCTIONS[advantage](tensors[WORTH], mask, index)
+        explored = over_rollouts(advantage, tensors[WORTH], mask, index)
         advantages = torch.where(tensors[EXPLORES][:, None], explored, advantages)
     if rules.turn_shaping:
         advantages = advantages + rules.turn_shaping * shaping(tensors[FAILED], mask, index)
@@ -109,21 +112,10 @@ def imitated(rewards: torch.Tensor, index: np.ndarray, least: float) -> torch.Te
 
 def shaping(failed: torch.Tensor, mask: torch.Tensor, index: np.ndarray) -> torch.Tensor:
     """-1 on the trained tokens of failed turns, less the mean of that over the trained tokens of their rollout."""
-    places: dict[str, int] = {}
-    rollout = torch.tensor([places.setdefault(uid, len(places)) for uid in index])
+    rollouts, rollout_of_row = numbered(index)
     n_tokens, penalty = mask.sum(dim=-1).double().cpu(), -failed.double().cpu()
-    sums, whole = torch.zeros(2, len(places), dtype=torch.float64)
-    sums.index_add_(0, rollout, penalty * n_tokens)
-    whole.index_add_(0, rollout, n_tokens)
-    values = penalty - (sums / whole.clamp(min=1))[rollout]
+    sums, whole = torch.zeros(2, len(rollouts), dtype=torch.float64)
+    sums.index_add_(0, rollout_of_row, penalty * n_tokens)
+    whole.index_add_(0, rollout_of_row, n_tokens)
+    values = penalty - (sums / whole.clamp(min=1))[rollout_of_row]
     return values.float().to(mask.device)[:, None] * mask
-
-
-def name_of(advantage: str) -> str:
-    """What `optim.advantage` is called in verl's registry, which has names like it of its own."""
-    return f"{advantage}_rollouts"
-
-
-FUNCTIONS = {key: functools.partial(over_rollouts, estimate) for key, estimate in ESTIMATES.items()}
-for _key, _function in FUNCTIONS.items():
-    core_algos.register_adv_est(name_of(_key))(_function)

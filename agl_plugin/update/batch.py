@@ -21,7 +21,7 @@ from tensordict import TensorDict
 from verl import DataProto
 
 from agl_plugin.update.phases import Phases
-from agl_plugin.update.rows import PREFIX_MISMATCH, TOO_LONG, Limits, Row, Turn, rows_of_turns
+from agl_plugin.update.rows import PREFIX_MISMATCH, TOO_LONG, Call, Limits, Row, rows_of_calls
 from agl_plugin.update.rules import REWARD_STEPS, in_reward_steps
 
 # The column that numbers the rows in the order of their rollouts: agent-lightning shuffles them without a seed.
@@ -34,7 +34,7 @@ EXPLORES, FAILED, WORTH = "explores", "failed", "worth"
 IMITATED = "imitated"
 # Joins the question's and the rollout's id in `uid`, for agl_plugin.update.advantage.
 UID_SEPARATOR = "/"
-Rollouts = Mapping[str, tuple[str, float, Sequence[Turn]]]  # rollout id -> question id, reward, LLM calls in order
+Rollouts = Mapping[str, tuple[str, float, Sequence[Call]]]  # rollout id -> question id, reward, LLM calls in order
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def build_batch(
     rollout (and without `merge`): explores n, failed n, worth n x 1 float32.
     """
     limits = Limits(max_prompt_tokens, max_response_tokens)
-    rows = [(i, row) for i, (*_, turns) in rollouts.items() for row in rows_of_turns(turns, merge=merge, limits=limits)]
+    rows = [(i, row) for i, (*_, calls) in rollouts.items() for row in rows_of_calls(calls, merge=merge, limits=limits)]
     prompts = _pad([row.prompt[:max_prompt_tokens][::-1] for _, row in rows], pad_id).flip(1)
     in_prompt = _pad([[1] * min(len(row.prompt), max_prompt_tokens) for _, row in rows], 0).flip(1)
     responses = _pad([row.response[:max_response_tokens] for _, row in rows], pad_id)
@@ -86,7 +86,7 @@ def build_batch(
         "is_drop_mask": too_long | (mask.sum(1) == 0),
         "token_level_scores": scores,
         ROW_NUMBER: torch.arange(len(rows)),
-        TRUNCATED: torch.tensor([any(turn.finish_reason == "length" for turn in rollouts[i][2]) for i, _ in rows]),
+        TRUNCATED: torch.tensor([any(call.finish_reason == "length" for call in rollouts[i][2]) for i, _ in rows]),
         **_phases(phases, rows),
         **_sampler_log_probs([row.log_probs[:max_response_tokens] for _, row in rows], mask),
     }
@@ -123,11 +123,11 @@ def _sampler_log_probs(rows: list[list[float]], mask: torch.Tensor) -> dict[str,
 
 def _metrics(rollouts: Rollouts, rows: list[tuple[str, Row]], tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
     """Counts of the batch; `trained_over_sampled` is 1 unless a row was cut or its prompt is over the limit."""
-    calls = [turn for *_, turns in rollouts.values() for turn in turns]
+    calls = [call for *_, of_rollout in rollouts.values() for call in of_rollout]
     mask, attention = tensors["response_mask"], tensors["attention_mask"]
     trained = int(mask[~tensors["is_drop_mask"]].sum())
     rows_each = Counter(i for i, _ in rows)
-    several = [i for i, (*_, turns) in rollouts.items() if len(turns) > 1]
+    several = [i for i, (*_, of_rollout) in rollouts.items() if len(of_rollout) > 1]
     apart = Counter(row.why for _, row in rows)
     return {
         "batch/rollouts": len(rollouts),
@@ -139,7 +139,9 @@ def _metrics(rollouts: Rollouts, rows: list[tuple[str, Row]], tensors: dict[str,
         "batch/unmerged_too_long": apart[TOO_LONG],
         "batch/tokens": int(attention.sum()),
         "batch/trained_tokens": trained,
-        "batch/trained_over_sampled": trained / max(1, sum(len(turn.sampled) for turn in calls)),
+        "batch/trained_over_sampled": trained / max(1, sum(len(call.sampled) for call in calls)),
         "batch/rows_cut": sum(len(row.response) > mask.shape[1] for _, row in rows),
-        "batch/calls_without_log_probs": sum(any(map(math.isnan, turn.log_probs)) for turn in calls),
+        "batch/calls_without_log_probs": sum(
+            not call.log_probs or any(map(math.isnan, call.log_probs)) for call in calls
+        ),
     }

@@ -18,19 +18,18 @@ def fingerprint(model: torch.nn.Module) -> str:
     """A hash of some 4,096 elements of this rank's shard of each parameter, evenly spread: equal for equal weights."""
     digest = hashlib.sha256()
     for parameter in model.parameters():
-        shard = getattr(parameter, "_local_tensor", parameter).detach().flatten()
-        elements = shard[:: max(1, shard.numel() // ELEMENTS)]
-        digest.update(elements.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        digest.update(_spread(parameter, ELEMENTS).cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
 
 
 def sampled(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
     """Some 512 elements of this rank's shard of each tensor, evenly spread, in float32."""
-    samples = [torch.zeros(0)]
-    for tensor in tensors:
-        shard = getattr(tensor, "_local_tensor", tensor).detach().flatten()
-        samples.append(shard[:: max(1, shard.numel() // SAMPLED_ELEMENTS)].float().cpu())
-    return torch.cat(samples)
+    return torch.cat([torch.zeros(0), *(_spread(tensor, SAMPLED_ELEMENTS).float().cpu() for tensor in tensors)])
+
+
+def _spread(tensor: torch.Tensor, n: int) -> torch.Tensor:
+    shard = getattr(tensor, "_local_tensor", tensor).detach().flatten()
+    return shard[:: max(1, shard.numel() // n)]
 
 
 def moments(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:

@@ -7,8 +7,11 @@ of its responses. Light to import: plain lists, no tensors. agl_plugin.update.ba
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from agl_plugin.proxy.tokens import Prompt
 
 NAN = math.nan
 
@@ -26,18 +29,19 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """One LLM call: what the policy saw, and what it sampled. `log_probs` is the sampler's; NaN where it gave none.
+class Call:
+    """One LLM call: what the policy saw, and what it sampled; without tokens where the server told none.
 
-    `finish_reason` is that of the chat completions API: `length` where its limit of tokens cut the answer. So many
-    first tokens of the prompt as `n_known` says are known to be those that the turn before it saw and sampled.
+    `log_probs` is the sampler's: one per sampled token, NaN for one that it did not tell, or empty. `finish_reason` is
+    that of the chat completions API: `length` where its limit of tokens cut the answer. `facts`: response_id,
+    attempt_id, weights_version, started_s, ended_s; None where unknown.
     """
 
-    prompt: Sequence[int]
-    sampled: list[int]
-    log_probs: list[float]
+    prompt: Sequence[int] = ()
+    sampled: Sequence[int] = ()
+    log_probs: Sequence[float] = ()
     finish_reason: str = ""
-    n_known: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -45,7 +49,7 @@ class Row:
     """One training row. `mask` and `log_probs` have the length of `response`.
 
     `mask` is 1 where the policy sampled the token; `log_probs` is the sampler's, NaN where it is unknown. `why` tells
-    what kept the row apart from the one before it in its rollout.
+    what kept the row apart from the one before it in its rollout; `last` is the prompt of its last call.
     """
 
     prompt: list[int]
@@ -53,19 +57,21 @@ class Row:
     response: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
+    last: Sequence[int] = field(default=(), repr=False, compare=False)
 
     def after(self, n: int) -> list[int]:
         """The tokens so far, without the first n."""
         return self.prompt[n:] + self.response[max(0, n - len(self.prompt)) :]
 
-    def add(self, context: Sequence[int], turn: Turn) -> None:
+    def add(self, context: Sequence[int], call: Call) -> None:
         """Append what the environment wrote, then what the policy sampled after it."""
-        self.response += [*context, *turn.sampled]
-        self.mask += [0] * len(context) + [1] * len(turn.sampled)
-        self.log_probs += [NAN] * len(context) + turn.log_probs
+        self.response += [*context, *call.sampled]
+        self.mask += [0] * len(context) + [1] * len(call.sampled)
+        self.log_probs += [NAN] * len(context) + (list(call.log_probs) or [NAN] * len(call.sampled))
+        self.last = call.prompt
 
 
-def rows_of_turns(turns: Iterable[Turn], *, merge: bool, limits: Limits) -> list[Row]:
+def rows_of_calls(calls: Iterable[Call], *, merge: bool, limits: Limits) -> list[Row]:
     """One row per LLM call; with `merge`, calls whose prompt continues the row so far share it.
 
     A call starts a row of its own when its prompt does not begin with exactly the tokens so far (the chat template
@@ -73,23 +79,24 @@ def rows_of_turns(turns: Iterable[Turn], *, merge: bool, limits: Limits) -> list
     part of the prompt that is over the prompt's limit stands before the response, masked.
     """
     rows: list[Row] = []
-    for turn in turns:
+    for call in calls:
         last = rows[-1] if rows and merge else None
-        why = _why_apart(last, turn, limits) if last else ""
+        why = _why_apart(last, call, limits) if last else ""
         if last and not why:
-            last.add(turn.prompt[len(last.prompt) + len(last.response) :], turn)
+            last.add(call.prompt[len(last.prompt) + len(last.response) :], call)
             continue
-        head = limits.prompt_tokens if last else len(turn.prompt)
-        rows.append(Row(list(turn.prompt[:head]), why))
-        rows[-1].add(turn.prompt[head:], turn)
+        head = limits.prompt_tokens if last else len(call.prompt)
+        rows.append(Row(list(call.prompt[:head]), why))
+        rows[-1].add(call.prompt[head:], call)
     return rows
 
 
-def _why_apart(row: Row, turn: Turn, limits: Limits) -> str:
-    """Why `turn` cannot continue `row`, or an empty string."""
-    so_far = len(row.prompt) + len(row.response)
-    n_known = min(turn.n_known, so_far)
-    if list(turn.prompt[n_known:so_far]) != row.after(n_known):
+def _why_apart(row: Row, call: Call, limits: Limits) -> str:
+    """Why `call` cannot continue `row`, or an empty string."""
+    so_far, prompt = len(row.prompt) + len(row.response), call.prompt
+    # What it shares with the call before need not be compared.
+    n_known = min(prompt.n_shared, so_far) if isinstance(prompt, Prompt) and prompt.before is row.last else 0
+    if list(prompt[n_known:so_far]) != row.after(n_known):
         return PREFIX_MISMATCH
-    longer = len(turn.prompt) + len(turn.sampled) - len(row.prompt)
+    longer = len(prompt) + len(call.sampled) - len(row.prompt)
     return TOO_LONG if longer > limits.response_tokens else ""

@@ -127,7 +127,7 @@ class Updated:
     grad_norms: list[float]
     weights_before: str
     weights_after: str
-    state: Mapping[str, Any] | None = None
+    state: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

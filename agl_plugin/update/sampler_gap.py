@@ -61,11 +61,8 @@ def weights_of(trainer: torch.Tensor, sampler: torch.Tensor, mask: torch.Tensor,
 def compare(trainer: torch.Tensor, sampler: torch.Tensor, mask: torch.Tensor, *, cap: float) -> dict[str, float]:
     """The metrics of the module's docstring; {} where no sampled token has a log-probability. All rows x response."""
     is_known = ~sampler.isnan() & (mask == 1)
-    return gap(trainer, torch.where(is_known, sampler, trainer), is_known, cap=cap) if is_known.any() else {}
-
-
-def gap(trainer: torch.Tensor, sampler: torch.Tensor, is_known: torch.Tensor, *, cap: float) -> dict[str, float]:
-    """The metrics of the module's docstring, over the tokens where `is_known` holds."""
+    if not is_known.any():
+        return {}
     d = (trainer - sampler)[is_known]
     r = d.clamp(-MOST, MOST).exp()
     bounded = r.clamp(1 / cap, cap)

@@ -12,19 +12,20 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import aiohttp
-from agentlightning.types import Attempt, Rollout, Triplet
+from agentlightning.types import Attempt, Rollout
 
 from agl_plugin.audit import schema
 from agl_plugin.audit.facts import Seen, rollout_rows
 from agl_plugin.audit.spans import seen_rollout
 from agl_plugin.proxy.spans import CALL_SPAN
-from agl_plugin.update.adapter import calls_of, turns_of
-from agl_plugin.update.rows import Limits, rows_of_turns
+from agl_plugin.update.adapter import read_calls
+from agl_plugin.update.rows import Call, Limits, rows_of_calls
 from benchmarks.support.model_server import MODEL
 
 AT_ONCE, LETTERS = 4, 4  # rollouts that play together; letters of text a token
@@ -70,9 +71,9 @@ async def read(store: Any, rollout_ids: list[str], *, limits: Limits) -> tuple[d
         began = time.process_time()
         spans = list(await store.query_spans(rollout_id, name=CALL_SPAN))
         spent["fetch_s"] += time.process_time() - began
-        calls, took_s = timed(lambda: calls_of(spans))  # noqa: B023
+        (calls, _), took_s = timed(lambda: read_calls(spans))  # noqa: B023
         spent["read_s"] += took_s
-        made, took_s = timed(lambda: rows_of_turns(turns_of(calls), merge=True, limits=limits))  # noqa: B023
+        made, took_s = timed(lambda: rows_of_calls(calls, merge=True, limits=limits))  # noqa: B023
         spent["rows_s"] += took_s
         rows.append(made)
         attempt = Attempt(attempt_id=rollout_id, rollout_id=rollout_id, sequence_id=1, start_time=0.0)
@@ -81,9 +82,9 @@ async def read(store: Any, rollout_ids: list[str], *, limits: Limits) -> tuple[d
     return spent, rows, seen
 
 
-def named(calls: list[Triplet], attempt: str) -> list[Triplet]:
+def named(calls: list[Call], attempt: str) -> list[Call]:
     """Of this attempt."""
-    return [call.model_copy(update={"metadata": {**call.metadata, "attempt_id": attempt}}) for call in calls]
+    return [replace(call, facts={**call.facts, "attempt_id": attempt}) for call in calls]
 
 
 def audited(seen: list[Seen], *, whole: bool) -> dict[str, float]:

@@ -26,7 +26,7 @@ from aiohttp import web
 from jinja2 import TemplateError
 
 from agl_plugin.proxy.answers import as_stream
-from agl_plugin.update.rows import Turn
+from agl_plugin.update import rows
 from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed, allowed
 from foundation.http_local import application, listening, refusal
@@ -70,7 +70,7 @@ class Call:
 class Sampled:
     """The calls of a rollout so far."""
 
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[rows.Call] = field(default_factory=list)
     times: list[tuple[float, float]] = field(default_factory=list)  # asked and answered, seconds since 1970
 
 
@@ -202,7 +202,7 @@ class PolicyEndpoint:
             reason = "tool_calls"
         if call.trained:
             sampled = self.sampled[call.rollout]
-            sampled.turns.append(Turn(call.prompt, ids, answer.log_probs[: len(ids)], reason))
+            sampled.turns.append(rows.Call(call.prompt, ids, answer.log_probs[: len(ids)], reason))
             sampled.times.append((call.asked_s, time.time()))
         n_in, n_out = len(call.prompt), len(ids)
         return {

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from agl_plugin.audit.facts import (
     SMALL,
     UNSCORED,
     Batched,
-    Call,
     Seen,
     checkpoint_rows,
     rollout_rows,
@@ -192,18 +192,15 @@ def _seen(episode: Played, n_updates: int) -> Seen:
     rollout = episode.row["rollout_id"]
     attempt = f"{rollout}/a1"
     calls = [
-        Call(
-            {
+        replace(
+            turn,
+            facts={
                 "attempt_id": attempt,
                 "response_id": f"{attempt}/{n}",
                 "weights_version": n_updates,
                 "started_s": began_s,
                 "ended_s": ended_s,
             },
-            turn.prompt,
-            turn.sampled,
-            turn.log_probs,
-            turn.finish_reason,
         )
         for n, (turn, (began_s, ended_s)) in enumerate(zip(episode.turns, episode.times, strict=True))
     ]

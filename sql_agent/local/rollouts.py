@@ -22,7 +22,7 @@ from agl_plugin.audit.facts import Seen
 from agl_plugin.audit.stored import StoredRollout
 from agl_plugin.run.curriculum import CurriculumRules
 from agl_plugin.run.question_order import QuestionOrder
-from agl_plugin.update.rows import Turn
+from agl_plugin.update.rows import Call
 from foundation.background import Overdue, within
 from foundation.rollout_keys import AWAITS_GROUP, TIMED_OUT, RunKeys
 from foundation.seeds import call_seeds, rollout_seed
@@ -51,7 +51,7 @@ class Played:
 
     group: str
     row: dict[str, Any]
-    turns: list[Turn]
+    turns: Sequence[Call]
     times: Sequence[tuple[float, float]] = ()  # of each call: asked and answered, seconds since 1970
     seen: Seen | None = None
 
@@ -63,7 +63,9 @@ class Played:
 
 def as_played(rollouts: Sequence[StoredRollout]) -> list[Played]:
     """Stored rollouts in the place of played ones."""
-    return [Played(rollout.record["group"], rollout.record, rollout.turns, seen=rollout.seen) for rollout in rollouts]
+    return [
+        Played(rollout.record["group"], rollout.record, rollout.seen.calls, seen=rollout.seen) for rollout in rollouts
+    ]
 
 
 def order_of(

@@ -42,7 +42,6 @@ def make_trainer(
 
     from agl_plugin.run.supervision import SupervisedExecution
     from agl_plugin.runner import ConcurrentRunner
-    from agl_plugin.update.adapter import ScoredTriplets
 
     agl.setup_logging("DEBUG" if debug else "INFO")
     tracer = agl.OtelTracer()
@@ -51,7 +50,6 @@ def make_trainer(
         n_runners=rollout.n_runners,
         store=make_store(store, run_dir=run_dir),
         tracer=tracer,
-        adapter=ScoredTriplets(),
         runner=ConcurrentRunner(
             tracer=tracer, concurrency=rollout.runner_concurrency, poll_interval_s=rollout.poll_interval_s
         ),

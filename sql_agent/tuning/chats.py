@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agl_plugin.update.rows import Turn
+from agl_plugin.update.rows import Call
 from foundation.chat_request import ROLES, text_parts
 from foundation.errors import AgentGRPOError
 
@@ -35,7 +35,7 @@ class Chat:
     tools: list[Message] = field(default_factory=list)
     group: str = ""
     reward: float | None = None
-    calls: Sequence[Turn] = ()
+    calls: Sequence[Call] = ()
 
 
 def chat_of(messages: Any, tools: Iterable[Message] = (), *, group: str = "", reward: float | None = None) -> Chat:

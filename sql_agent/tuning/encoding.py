@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agl_plugin.update.rows import NAN, Limits, Row, Turn, rows_of_turns
+from agl_plugin.update.rows import Call, Limits, Row, rows_of_calls
 from foundation.errors import UserError
 from foundation.marks import tokenizer_marks
 from sql_agent.tuning.chats import Chat, Message
@@ -33,7 +33,7 @@ class Encoder:
         self._tokenizer, self._kwargs = tokenizer, dict(template_kwargs or {})
         self._marks = tokenizer_marks(tokenizer)
 
-    def turns(self, chat: Chat) -> list[Turn]:
+    def turns(self, chat: Chat) -> list[Call]:
         """The LLM calls of the conversation. Raises UserError for a template that does not continue its own prompt."""
         if chat.calls:
             return [*chat.calls]
@@ -42,9 +42,9 @@ class Encoder:
 
     def rows(self, chat: Chat, *, merge: bool = True) -> list[Row]:
         """The training rows of the conversation."""
-        return rows_of_turns(self.turns(chat), merge=merge, limits=Limits(MOST_TOKENS, MOST_TOKENS))
+        return rows_of_calls(self.turns(chat), merge=merge, limits=Limits(MOST_TOKENS, MOST_TOKENS))
 
-    def _turn(self, before: list[Message], message: Message, tools: list[Message]) -> Turn:
+    def _turn(self, before: list[Message], message: Message, tools: list[Message]) -> Call:
         prompt = self._render(before, tools, add_generation_prompt=True)
         whole = self._render([*before, message], tools, add_generation_prompt=False)
         if not whole.startswith(prompt):
@@ -53,8 +53,7 @@ class Encoder:
                 f"{prompt[-40:]!r}: what the policy would say cannot be told apart. Use a template whose answers "
                 "begin with its generation prompt"
             )
-        sampled = self._ids(self._ended(whole[len(prompt) :]))
-        return Turn(self._ids(prompt), sampled, [NAN] * len(sampled))
+        return Call(self._ids(prompt), self._ids(self._ended(whole[len(prompt) :])))
 
     def _ended(self, text: str) -> str:
         """What the policy says, with the end of the turn and without what the template writes behind it."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agl_plugin.update.rows import NAN
+from agl_plugin.update.rows import Call
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import json_objects
@@ -132,7 +132,7 @@ def stored_source(data: DataConfig, runs: Path, model: Path) -> Source:
                     source.left_out["unscored"] += 1
                 else:
                     # The same tokens are the same conversation, whatever the last bits of their probabilities.
-                    calls = tuple(replace(turn, log_probs=[NAN] * len(turn.sampled)) for turn in rollout.turns)
+                    calls = tuple(Call(call.prompt, call.sampled) for call in rollout.seen.calls)
                     source.chats.append(Chat([], group=rollout.record["group"], reward=rollout.reward, calls=calls))
     return source
 

@@ -20,8 +20,7 @@ from tiktoken.load import load_tiktoken_bpe
 from vllm.tool_parsers.qwen3_engine_tool_parser import Qwen3EngineToolParser
 
 from agl_plugin.patches.of_vllm import keeping_thoughts
-from agl_plugin.update.adapter import turns_of
-from agl_plugin.update.rows import PREFIX_MISMATCH, Limits, Row, rows_of_turns
+from agl_plugin.update.rows import PREFIX_MISMATCH, Limits, Row, rows_of_calls
 from foundation import run_folder
 from foundation.files import read_lines
 from recipes.full_shape.model import FOLDERS, Shape, n_layers_of
@@ -139,8 +138,8 @@ def test_what_the_templates_let_merge(case: str, tokenizers: dict[str, Any]) -> 
     ):
         llm = LLMEndpoint(base_url=server.base_url, model="fake-model")
         episode = asyncio.run(runner.run(question, llm))
-    assert episode.stop_reason == "answered" and len(policy.triplets) == 2
-    rows: list[Row] = rows_of_turns(turns_of(policy.triplets), merge=True, limits=Limits(2048, 4096))
+    assert episode.stop_reason == "answered" and len(policy.calls) == 2
+    rows: list[Row] = rows_of_calls(policy.calls, merge=True, limits=Limits(2048, 4096))
     print(f"\n{case}: {len(rows)} row(s) for 2 calls")
     assert len(rows) == n_rows and [row.why for row in rows[1:]] == [PREFIX_MISMATCH] * (n_rows - 1)
 

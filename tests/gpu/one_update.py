@@ -16,12 +16,12 @@ import torch
 from verl.utils.device import get_device_name
 
 from agl_plugin.update.batch import build_batch
-from agl_plugin.update.rows import NAN, Turn
+from agl_plugin.update.rows import NAN, Call
 from tests.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
 
 
-def call(prompt: list[int], sampled: list[int]) -> Turn:
-    return Turn(prompt, sampled, [NAN] * len(sampled))
+def call(prompt: list[int], sampled: list[int]) -> Call:
+    return Call(prompt, sampled, [NAN] * len(sampled))
 
 
 ROLLOUTS = {

@@ -25,7 +25,6 @@ import pytest
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
 from agl_plugin.store.client import StoreClient
-from agl_plugin.update.adapter import ScoredTriplets
 from foundation import run_folder
 from foundation.files import read_lines
 from foundation.net import free_port
@@ -194,7 +193,6 @@ def collecting(loop: Loop, run_dir: Path, *, rollout_timeout_s: float = 60.0, **
         pad_token_id=0,
         merge=False,
         store=store,
-        adapter=ScoredTriplets(),
         run_dir=run_dir,
         options=DaemonOptions(
             poll_interval_s=0.1, rollout_timeout_s=rollout_timeout_s, stall_s=60.0, log_probs=True, **options

@@ -31,7 +31,7 @@ def step(daemon: GrpoDaemon, loop: Loop, questions: list[str]) -> list[str]:
     assert drain(daemon.gate, lambda: 0, held=True) == 0
     daemon.batch(Limits(4096, 512))
     return (
-        sorted({str(daemon._rollouts.asked[rollout]["id"]) for rollout, _ in daemon.batched.rows})
+        sorted({str(daemon.rollouts.asked[rollout]["id"]) for rollout, _ in daemon.batched.rows})
         if daemon.batched
         else []
     )

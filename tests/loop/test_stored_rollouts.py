@@ -59,7 +59,7 @@ def test_sft_learns_the_sampled_tokens_of_stored_rollouts(source: Path) -> None:
     n_same = plan.source.left_out["the same as another rollout of its question"]
     assert len(plan.source.chats) == len(rollouts) == 32 and n_same < 16
     with closing(StoredRun(source)) as stored:
-        sampled = [sum(len(turn.sampled) for turn in of.turns) for of in stored.rollouts(range(8), use=1, step=0)]
+        sampled = [sum(len(turn.sampled) for turn in of.seen.calls) for of in stored.rollouts(range(8), use=1, step=0)]
     assert sampled == [sum(row["response_tokens"]) for row in rollouts]
     assert plan.tokens["supervised"] <= sum(sampled)
     assert plan.steps == -(-len(plan.rows) * 2 // 16)  # twice each, and not five times

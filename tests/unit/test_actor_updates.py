@@ -13,7 +13,7 @@ from agl_plugin.update import worker
 from agl_plugin.update.batch import build_batch
 from agl_plugin.update.plan import micro_batches
 from agl_plugin.update.prepare import needs_pass
-from agl_plugin.update.rows import NAN, Turn
+from agl_plugin.update.rows import NAN, Call
 from agl_plugin.update.rules import UpdateRules
 from agl_plugin.update.token_scores import logits_at
 from agl_plugin.update.worker import PlannedEngine
@@ -23,14 +23,14 @@ from tests.gpu.test_recipes import report
 
 pytestmark = pytest.mark.usefixtures("rank")
 
-Rollouts = dict[str, tuple[str, float, list[Turn]]]
+Rollouts = dict[str, tuple[str, float, list[Call]]]
 
 
-def call(prompt: list[int], response: list[int]) -> Turn:
-    return Turn(prompt, response, [NAN] * len(response))
+def call(prompt: list[int], response: list[int]) -> Call:
+    return Call(prompt, response, [NAN] * len(response))
 
 
-def talk(first: list[int], *turns: tuple[list[int], list[int]]) -> list[Turn]:
+def talk(first: list[int], *turns: tuple[list[int], list[int]]) -> list[Call]:
     calls, so_far = [], first
     for added, sampled in turns:
         calls.append(call(so_far + added, sampled))

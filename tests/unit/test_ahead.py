@@ -90,7 +90,7 @@ def playing(folder: Path, *, told_bound: int = BOUND) -> Iterator[tuple[GrpoDaem
         policy = LLM(endpoint="http://127.0.0.1:1/v1", model="m", sampling_parameters={})
         served: Any = SimpleNamespace(is_running=lambda: True, as_resource=lambda **_: policy)
         daemon.llm_proxy, daemon._addresses, daemon.step = served, ["m"], 0
-        daemon._gateway._proxy = served
+        daemon.gateway_watch._proxy = served
         yield daemon, Players(daemon), audit
 
 
@@ -104,7 +104,7 @@ STEPS: list[tuple[str, Done]] = [
 
 def trained(daemon: GrpoDaemon) -> set[str]:
     assert daemon.batched
-    return {daemon._rollouts.asked[rollout]["id"] for rollout, _ in daemon.batched.rows}
+    return {daemon.rollouts.asked[rollout]["id"] for rollout, _ in daemon.batched.rows}
 
 
 def test_a_group_is_trained_once_it_is_complete_unless_it_is_too_old(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_group_is_trained_once_it_is_complete_unless_it_is_too_old(tmp_path: P
             stats.append(daemon.stats)
             names.append(trained(daemon))
         left_out: Any = daemon.batched
-        why = sorted((daemon._rollouts.asked[i]["id"], reason) for i, reason in left_out.left_out.items())
+        why = sorted((daemon.rollouts.asked[i]["id"], reason) for i, reason in left_out.left_out.items())
     assert names == [{"a"}, {"b"}, {"d"}, {"c"}] and players.asked == [*"aabbccddcc"]
     told = ("staleness_mean", "staleness_max", "too_old", "asked_again", "groups_in_flight", "rollouts", "scored")
     assert [[one[name] for name in told] for one in stats] == [

@@ -20,12 +20,11 @@ from agentlightning.types import Span
 from typer.testing import CliRunner
 
 from agl_plugin.audit import schema
-from agl_plugin.audit.calls import stored_calls
 from agl_plugin.audit.log import AuditLog, seal_of
 from agl_plugin.audit.recompute import Earned, Settings, advantages
 from agl_plugin.audit.replay import Replayed, kept_state
 from agl_plugin.audit.verify import verify
-from agl_plugin.update.advantage import FUNCTIONS
+from agl_plugin.update.advantage import ESTIMATES, over_rollouts
 from agl_plugin.update.fingerprint import fingerprint, moments, sampled, settings_of
 from agl_plugin.update.rules import Updated
 from benchmarks.audit import ASKED, measure
@@ -133,7 +132,7 @@ def with_whole_prompts(connection: sqlite3.Connection) -> None:
     """As files of version 3 have them."""
     connection.row_factory = sqlite3.Row
     for (attempt,) in connection.execute("SELECT id FROM attempt").fetchall():
-        for row, prompt in stored_calls(connection, attempt):
+        for row, prompt in schema.stored_calls(connection, attempt):
             connection.execute("UPDATE llm_call SET prompt_ids = ? WHERE id = ?", (schema.pack(prompt), row["id"]))
     for name in ("follows", "n_shared"):
         connection.execute(f"ALTER TABLE llm_call DROP COLUMN {name}")
@@ -251,7 +250,7 @@ def test_calls_keep_tokens_and_log_probabilities(made: Path) -> None:
     query = """SELECT attempt.id FROM attempt
         JOIN verdict ON verdict.rollout_id = attempt.rollout_id WHERE reward = 0.25 ORDER BY attempt.id LIMIT 1"""
     with closing(schema.opened(made)) as connection:
-        found = stored_calls(connection, rows(made, query)[0]["id"])
+        found = schema.stored_calls(connection, rows(made, query)[0]["id"])
     tokens = [(prompt, schema.unpack(row["sampled_ids"])) for row, prompt in found]
     assert tokens == [([1, 2], [3]), ([1, 9, 3], [7, 8])]
     assert [schema.unpack(row["prompt_ids"]) for row, _ in found] == [[1, 2], [9, 3]]
@@ -349,7 +348,7 @@ def test_what_does_not_follow_shows(run: Path, statement: str, text: str) -> Non
     assert any(text in problem for problem in verify(run).problems)
 
 
-@pytest.mark.parametrize("name", list(FUNCTIONS))
+@pytest.mark.parametrize("name", list(ESTIMATES))
 def test_the_check_computes_the_advantages_of_training_by_itself(name: str) -> None:
     rng = random.Random(name)
     earned = {
@@ -359,7 +358,7 @@ def test_the_check_computes_the_advantages_of_training_by_itself(name: str) -> N
     mask = torch.tensor([[int(k < one.n_tokens) for k in range(9)] for one in earned.values()])
     rewards = torch.tensor([round(one.reward * 2**16) / 2**16 for one in earned.values()])
     uids = np.array([f"{one.group}/{rollout}" for rollout, one in earned.items()], dtype=object)
-    theirs, _ = FUNCTIONS[name](torch.nn.functional.pad(rewards[:, None], (0, 8)), mask, uids)
+    theirs = over_rollouts(name, torch.nn.functional.pad(rewards[:, None], (0, 8)), mask, uids)
     settings_ = replace(Settings.of(settings("trajectory")), estimator=f"{name}_rollouts")
     found = advantages(earned, settings_)
     assert [found[rollout] for rollout in earned] == pytest.approx(theirs[:, 0].tolist(), abs=1e-6)

@@ -7,21 +7,21 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, get_adv_estimator_fn
+from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
 
-from agl_plugin.update.advantage import FUNCTIONS, name_of
+from agl_plugin.update.advantage import over_rollouts
 from agl_plugin.update.batch import Batch, build_batch
-from agl_plugin.update.rows import NAN, Limits, Turn, rows_of_turns
+from agl_plugin.update.rows import NAN, Call, Limits, rows_of_calls
 
 WIDE = Limits(99, 99)
 TOKENS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 
-def call(prompt: list[int], response: list[int], log_probs: list[float] | None = None) -> Turn:
-    return Turn(prompt, response, log_probs or [NAN] * len(response))
+def call(prompt: list[int], response: list[int], log_probs: list[float] | None = None) -> Call:
+    return Call(prompt, response, log_probs or [NAN] * len(response))
 
 
-def talk(first: list[int], turns: list[tuple[list[int], list[int]]]) -> list[Turn]:
+def talk(first: list[int], turns: list[tuple[list[int], list[int]]]) -> list[Call]:
     """Calls that continue each other: each turn is what the environment adds, and what the policy then samples."""
     calls, so_far = [], first
     for added, sampled in turns:
@@ -32,7 +32,7 @@ def talk(first: list[int], turns: list[tuple[list[int], list[int]]]) -> list[Tur
 
 
 def batch_of(
-    rollouts: dict[str, tuple[str, float, list[Turn]]], *, merge: bool = True, prompt: int = 99, response: int = 99
+    rollouts: dict[str, tuple[str, float, list[Call]]], *, merge: bool = True, prompt: int = 99, response: int = 99
 ) -> Batch:
     return build_batch(
         dict(rollouts),
@@ -49,12 +49,12 @@ def test_a_merged_talk_is_one_row_that_trains_exactly_what_was_sampled(
     first: list[int], turns: list[tuple[list[int], list[int]]]
 ) -> None:
     calls = talk(first, turns)
-    (row,) = rows_of_turns(calls, merge=True, limits=WIDE)
+    (row,) = rows_of_calls(calls, merge=True, limits=WIDE)
     last = calls[-1]
     assert row.prompt + row.response == [*last.prompt, *last.sampled]
     trained = [token for token, on in zip(row.response, row.mask, strict=True) if on]
     assert trained == [token for _, sampled in turns for token in sampled]
-    apart = rows_of_turns(calls, merge=False, limits=WIDE)
+    apart = rows_of_calls(calls, merge=False, limits=WIDE)
     assert [(r.prompt, r.response) for r in apart] == [(c.prompt, c.sampled) for c in calls]
     assert all(all(r.mask) for r in apart)
 
@@ -70,7 +70,7 @@ def test_trained_tokens_are_the_sum_of_the_responses_whatever_the_history(
 
 
 def test_a_turn_that_adds_no_token_copies_nothing() -> None:
-    (row,) = rows_of_turns([call([1, 2], [3]), call([1, 2, 3], [4])], merge=True, limits=WIDE)
+    (row,) = rows_of_calls([call([1, 2], [3]), call([1, 2, 3], [4])], merge=True, limits=WIDE)
     assert (row.prompt, row.response, row.mask) == ([1, 2], [3, 4], [1, 1])
 
 
@@ -158,7 +158,7 @@ def test_each_rollout_counts_once_in_its_group_however_many_rows_it_has() -> Non
     talks = {"a": ("q", 1.0, [call([n], [n]) for n in range(1, 6)]), "b": ("q", 0.0, [call([1], [2])])}
     made = batch_of(talks, merge=False)
     batch, uid = made.data.batch, made.data.non_tensor_batch["data_id_list"]
-    advantages, _ = FUNCTIONS["group"](batch["token_level_scores"], batch["response_mask"], uid)
+    advantages = over_rollouts("group", batch["token_level_scores"], batch["response_mask"], uid)
     expected = 0.5 / (np.std([1.0, 0.0], ddof=1) + 1e-6)
     assert advantages[:, 0].tolist() == pytest.approx([expected] * 5 + [-expected])
 
@@ -170,7 +170,7 @@ def test_with_one_row_each_it_is_verls_grpo() -> None:
     mask = torch.ones(12, 3)
     groups = np.array([f"q{i % 3}" for i in range(12)], dtype=object)
     uids = np.array([f"q{i % 3}/r{i}" for i in range(12)], dtype=object)
-    ours, _ = get_adv_estimator_fn(name_of("group"))(token_level_rewards=rewards, response_mask=mask, index=uids)  # pyright: ignore[reportCallIssue]
+    ours = over_rollouts("group", rewards, mask, uids)
     theirs, _ = compute_grpo_outcome_advantage(rewards, mask, groups)
     assert torch.allclose(ours, theirs, atol=1e-5)
 
@@ -178,7 +178,7 @@ def test_with_one_row_each_it_is_verls_grpo() -> None:
 def test_without_scaling_the_advantage_is_the_distance_to_the_mean() -> None:
     rewards, mask = torch.tensor([[1.0], [0.0], [0.5], [0.25]]), torch.ones(4, 1)
     uids = np.array(["q/a", "q/b", "p/c", "p/d"], dtype=object)
-    plain, _ = FUNCTIONS["group_no_std"](rewards, mask, uids)
+    plain = over_rollouts("group_no_std", rewards, mask, uids)
     assert plain[:, 0].tolist() == [0.5, -0.5, 0.125, -0.125]
 
 
@@ -186,7 +186,7 @@ def test_a_group_without_variance_has_advantage_zero_exactly() -> None:
     rollouts = {str(i): ("q", 0.73, [call([1], [2])]) for i in range(7)}
     made = batch_of(rollouts)
     batch, uid = made.data.batch, made.data.non_tensor_batch["data_id_list"]
-    assert not FUNCTIONS["group"](batch["token_level_scores"], batch["response_mask"], uid)[0].any()
+    assert not over_rollouts("group", batch["token_level_scores"], batch["response_mask"], uid).any()
 
 
 def test_merged_and_unmerged_rows_give_the_same_gradient() -> None:
@@ -210,7 +210,7 @@ def test_merged_and_unmerged_rows_give_the_same_gradient() -> None:
 def policy_gradient(model: torch.nn.Module, made: Batch) -> torch.Tensor:
     """The gradient of -sum(A log pi) over trained tokens."""
     batch, uid = made.data.batch, made.data.non_tensor_batch["data_id_list"]
-    advantages, _ = FUNCTIONS["group"](batch["token_level_scores"], batch["response_mask"], uid)
+    advantages = over_rollouts("group", batch["token_level_scores"], batch["response_mask"], uid)
     model.zero_grad()
     logits = model(
         input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], position_ids=batch["position_ids"]

@@ -20,8 +20,8 @@ from agentlightning.types import Span
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agl_plugin.update.adapter import ScoredTriplets, reward_of, turns_of
-from agl_plugin.update.advantage import FUNCTIONS
+from agl_plugin.update.adapter import reward_of, scored_calls
+from agl_plugin.update.advantage import over_rollouts
 from agl_plugin.update.batch import build_batch
 from tests.spans import fault_span, llm_call, noise, reward_span
 
@@ -101,7 +101,7 @@ def sampled_tokens(rollout: str, spans: list[Span]) -> Counter[Any]:
 def trained(data: Any) -> tuple[Counter[Any], dict[str, set[float]]]:
     """The same of a batch: every position with mask 1, after the tokens that stand before it."""
     batch, uids = data.batch, data.non_tensor_batch["data_id_list"]
-    advantages, _ = FUNCTIONS["group"](batch["token_level_scores"], batch["response_mask"], uids)
+    advantages = over_rollouts("group", batch["token_level_scores"], batch["response_mask"], uids)
     width = batch["prompts"].shape[1]
     tokens: Counter[Any] = Counter()
     values: dict[str, set[float]] = defaultdict(set)
@@ -133,7 +133,7 @@ def test_the_batch_is_what_the_spans_say(
         for q, group in enumerate(step)
         for n, (calls, reward) in enumerate(group)
     }
-    scored = {i: (q, reward_of(spans), turns_of(ScoredTriplets().adapt(spans))) for i, (q, spans) in stored.items()}
+    scored = {i: (q, reward_of(spans), scored_calls(spans)) for i, (q, spans) in stored.items()}
     sizes = Counter(q for q, reward, _ in scored.values() if reward is not None)
     kept = {i: (q, r, calls) for i, (q, r, calls) in scored.items() if r is not None and sizes[q] > 1}
     if not kept:
@@ -161,7 +161,7 @@ def test_an_unscored_member_changes_neither_mean_nor_deviation() -> None:
     plain = [Call([3], [4, 5], False)]
     stored = {i: ("q", spans_of(i, plain, reward, rng)) for i, reward in (("a", 0.1), ("b", 1.1), ("c", None))}
     _, advantages = account(stored)
-    scored = {i: ("q", reward_of(spans), turns_of(ScoredTriplets().adapt(spans))) for i, (_, spans) in stored.items()}
+    scored = {i: ("q", reward_of(spans), scored_calls(spans)) for i, (_, spans) in stored.items()}
     assert scored["c"] == ("q", None, [])
     kept = {i: (q, r, calls) for i, (q, r, calls) in scored.items() if r is not None}
     limits: dict[str, Any] = {"max_prompt_tokens": 9, "max_response_tokens": 9, "pad_id": PAD}

@@ -21,14 +21,13 @@ from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
 from agl_plugin.run.ahead import InFlight
 from agl_plugin.run.resampling import SpareQuestions
-from agl_plugin.update.adapter import ScoredTriplets
-from agl_plugin.update.advantage import FUNCTIONS
+from agl_plugin.update.advantage import over_rollouts
 from agl_plugin.update.rows import Limits
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import read_lines
 from foundation.net import free_port
-from foundation.rollout_keys import LLM_CALLS_KEY
+from foundation.rollout_keys import LLM_CALLS_KEY, SEED_KEY
 from tests.spans import call_without_ids, fault_span, llm_call, reward_span, waiting_span
 
 MAX_PROMPT, MAX_RESPONSE = 16, 8
@@ -99,13 +98,20 @@ def daemon(store: agl.InMemoryLightningStore, tmp_path: Path, monkeypatch: pytes
         pad_token_id=0,
         merge=False,
         store=store,
-        adapter=ScoredTriplets(),
         run_dir=tmp_path,
         options=DaemonOptions(poll_interval_s=0.01, rollout_timeout_s=60.0, stall_s=1.0),
     )
     daemon.step = 3
     yield daemon
     daemon.close()
+
+
+def test_the_rollouts_of_a_question_are_queued_each_with_a_seed(daemon: GrpoDaemon) -> None:
+    first, second = daemon._requests({"d1": {"id": "q1"}}, resampled=True)
+    assert first.input == second.input == {"id": "q1", "data_id": "d1"}
+    assert (first.metadata or {})[SEED_KEY] != (second.metadata or {})[SEED_KEY]
+    assert (first.mode, (first.metadata or {})["data_id"]) == ("train", "d1")
+    assert first.config is not None and first.config.timeout_seconds == 60.0 and first.config.max_attempts == 2
 
 
 def queue(daemon: GrpoDaemon, n_rollouts: list[int], *, is_train: bool = True, name: str = "d") -> None:
@@ -118,7 +124,7 @@ def queue(daemon: GrpoDaemon, n_rollouts: list[int], *, is_train: bool = True, n
         for _ in range(n)
     ]
     rollouts = asyncio.run(daemon.store.enqueue_many_rollouts(requests))
-    daemon._rollouts = InFlight({r.rollout_id: {"data_id": (r.metadata or {})["data_id"]} for r in rollouts})
+    daemon.rollouts = InFlight({r.rollout_id: {"data_id": (r.metadata or {})["data_id"]} for r in rollouts})
     daemon._n_queued = len(rollouts)
 
 
@@ -170,7 +176,7 @@ def test_equal_rewards_give_exactly_no_advantage(daemon: GrpoDaemon, reward: flo
     finish(daemon, [[scored(reward, n_calls=n) for n in (3, 3, 3, 4)]])  # the mean of 13 equal floats is often off
     batch, _ = batch_of(daemon)
     index = batch.non_tensor_batch["data_id_list"]
-    advantages, _ = FUNCTIONS["group"](batch.batch["token_level_scores"], batch.batch["response_mask"], index)
+    advantages = over_rollouts("group", batch.batch["token_level_scores"], batch.batch["response_mask"], index)
     assert len(batch) == 13 and advantages.abs().max().item() == 0.0
 
 
@@ -326,7 +332,7 @@ def test_the_end_of_each_call_and_the_spread_of_rewards_are_told(daemon: GrpoDae
     batch_of(daemon)
     assert (daemon.stats["reward_min"], daemon.stats["reward_max"]) == (0.0, 0.9)
     assert daemon.stats["zero_reward_share"] == pytest.approx(1 / 3)
-    assert sorted(line["finish_reasons"] for line in daemon.step_rows) == [["stop"], ["stop"], ["stop", "stop"]]
+    assert sorted(line["finish_reasons"] for line in daemon.rollouts.rows) == [["stop"], ["stop"], ["stop", "stop"]]
 
 
 def test_a_group_that_the_grader_leaves_unscored_has_no_reward(daemon: GrpoDaemon) -> None:

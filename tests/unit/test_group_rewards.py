@@ -5,20 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from agentlightning.types import RolloutLegacy, Triplet
-
+from agl_plugin.run.ahead import Finished
 from agl_plugin.run.group_rewards import GroupRewards
 from foundation.rollout_keys import AWAITS_GROUP
-
-TURN = Triplet(prompt={"token_ids": [1]}, response={"token_ids": [2]}, reward=None, metadata={})
 
 
 def row(rollout: str, group: str, unscored: str = AWAITS_GROUP) -> dict[str, Any]:
     return {"rollout_id": rollout, "group": group, "unscored": unscored, "reward": None}
-
-
-def rollout(name: str) -> RolloutLegacy:
-    return RolloutLegacy(rollout_id=name, triplets=[TURN, TURN], metadata={})
 
 
 async def graded(rows: list[dict[str, Any]], order: list[str]) -> tuple[list[tuple[str, list[str]]], dict[str, Any]]:
@@ -30,7 +23,7 @@ async def graded(rows: list[dict[str, Any]], order: list[str]) -> tuple[list[tup
         calls.append((last, [member["rollout_id"] for member in members]))
         return [{"unscored": "", "reward": n / 10} for n, _ in enumerate(members)]
 
-    rollouts = {one["rollout_id"]: rollout(one["rollout_id"]) for one in rows}
+    rollouts = {one["rollout_id"]: Finished(None, one["unscored"], []) for one in rows}
     groups = {one["rollout_id"]: one["group"] for one in rows}
     sizes = {group: list(groups.values()).count(group) for group in groups.values()}
     rewards, arrived = (
@@ -51,11 +44,11 @@ def test_a_group_is_graded_when_its_last_rollout_has_finished_and_not_before() -
     assert calls == [("b2", ["b1", "b2"]), ("a3", ["a1", "a2", "a3"])]
 
 
-def test_the_last_turn_gets_the_reward_and_a_fault_none() -> None:
+def test_those_that_wait_get_their_reward_and_a_fault_none() -> None:
     rows = [row("a1", "a"), row("a2", "a", unscored="llm_fault"), row("a3", "a")]
     _, rollouts = asyncio.run(graded(rows, ["a1", "a2", "a3"]))
-    assert [rollouts[name].final_reward for name in ("a1", "a2", "a3")] == [0.0, None, 0.2]
-    assert [turn.reward for turn in rollouts["a3"].triplets] == [None, 0.2]
+    assert [rollouts[name].reward for name in ("a1", "a2", "a3")] == [0.0, None, 0.2]
+    assert [rollouts[name].unscored for name in ("a1", "a2", "a3")] == ["", "llm_fault", ""]
 
 
 def test_a_group_in_which_nobody_waits_is_not_graded() -> None:

@@ -15,7 +15,7 @@ import torch
 from scipy.stats import chisquare
 from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 
-from agl_plugin.update.rows import Turn
+from agl_plugin.update import rows
 from foundation.rollout_keys import AWAITS_GROUP
 from foundation.seeds import derived
 from sql_agent.agent.endpoint import Drawn
@@ -74,7 +74,7 @@ def test_an_error_leaves_the_block_while_a_call_waits(tokenizer: Any) -> None:
 
 def test_a_rollout_that_its_group_will_judge_has_not_failed() -> None:
     of = {
-        why: _keys("r", Sampled([Turn([1], [2], [0.0])]), {"unscored": why}, {})["status"]
+        why: _keys("r", Sampled([rows.Call([1], [2], [0.0])]), {"unscored": why}, {})["status"]
         for why in ("", AWAITS_GROUP, "llm_fault")
     }
     assert list(of.values()) == ["succeeded", "succeeded", "failed"]

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentlightning.types import Triplet
 
-from agl_plugin.update.advantage import FUNCTIONS
+from agl_plugin.update.advantage import over_rollouts
+from agl_plugin.update.rows import Call
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -48,10 +48,10 @@ def tokenizer(request: pytest.FixtureRequest) -> Any:
 
 
 class LookupPolicy:
-    """A model server that holds LIMIT tokens; `triplets` are its calls."""
+    """A model server that holds LIMIT tokens; `calls` are its calls."""
 
     def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer, self.triplets = tokenizer, list[Triplet]()
+        self.tokenizer, self.calls = tokenizer, list[Call]()
 
     def __call__(self, request: dict[str, Any]) -> Answer:
         prompt = prompt_ids(self.tokenizer, request["messages"], request.get("tools"))
@@ -62,7 +62,7 @@ class LookupPolicy:
         text = words + (f'\n<tool_call>\n{{"name": "look", "arguments": {arguments}}}\n</tool_call>' if call else "")
         sampled = [*self.tokenizer(text).input_ids, self.tokenizer.eos_token_id]
         assert len(sampled) <= request["max_tokens"]
-        self.triplets.append(Triplet(prompt={"token_ids": prompt}, response={"token_ids": sampled}))
+        self.calls.append(Call(prompt, sampled))
         made = {"id": f"c{call}", "type": "function", "function": {"name": "look", "arguments": arguments}}
         extra: dict[str, Any] = {"tool_calls": [made]} if call else {}
         reply = chat_reply(words, **extra)
@@ -105,19 +105,19 @@ def test_kept_histories_overflow(tokenizer: Any, tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["drop_results", "summarise"])
 def test_shortened_histories_finish_and_are_trained_exactly(tokenizer: Any, tmp_path: Path, kind: str) -> None:
-    rng, rollouts = random.Random(1), list[list[Triplet]]()
+    rng, rollouts = random.Random(1), list[list[Call]]()
     for _ in range(6):
         policy = LookupPolicy(tokenizer)
         episode = played(policy, tmp_path, kind, spread=rng.randint(6, 14))
         assert (episode.stop_reason, episode.final_answer) == ("answered", f"The sum is {TOTAL}.")
-        assert len(policy.triplets) == episode.n_turns >= LOOKUPS + 1
-        rollouts.append(policy.triplets)
+        assert len(policy.calls) == episode.n_turns >= LOOKUPS + 1
+        rollouts.append(policy.calls)
     batch = batch_of(rollouts)
     assert len(rollouts) < batch.metrics["batch/rows"] < batch.metrics["batch/calls"]
     assert batch.metrics["batch/trained_over_sampled"] == 1 and trained(batch) == sampled(rollouts)
     tensors: Any = batch.data.batch
-    advantages, _ = FUNCTIONS["group"](
-        tensors["token_level_scores"], tensors["response_mask"], batch.data.non_tensor_batch["data_id_list"]
+    advantages = over_rollouts(
+        "group", tensors["token_level_scores"], tensors["response_mask"], batch.data.non_tensor_batch["data_id_list"]
     )
     shared: dict[str, set[float]] = {}
     for name, row, mask in zip(
@@ -133,7 +133,7 @@ def test_segments_make_the_update_of_one_row_per_call(tokenizer: Any, tmp_path: 
     policies = [LookupPolicy(tokenizer) for _ in range(3)]
     for spread, policy in zip((6, 9, 12), policies, strict=True):
         played(policy, tmp_path, kind, spread=spread)
-    assert_exact([policy.triplets for policy in policies])
+    assert_exact([policy.calls for policy in policies])
 
 
 @pytest.mark.long
@@ -141,8 +141,8 @@ def test_notes_that_are_not_trained_are_written_beside(tokenizer: Any, tmp_path:
     policy, writer = LookupPolicy(tokenizer), LookupPolicy(tokenizer)
     episode = played(policy, tmp_path, "summarise", untrained=writer, train_summaries=False)
     assert episode.final_answer == f"The sum is {TOTAL}."
-    assert len(writer.triplets) == episode.n_untrained_calls > 0
-    assert len(policy.triplets) == episode.n_turns - episode.n_untrained_calls
+    assert len(writer.calls) == episode.n_untrained_calls > 0
+    assert len(policy.calls) == episode.n_turns - episode.n_untrained_calls
 
 
 @pytest.mark.long
@@ -161,7 +161,7 @@ def test_without_counted_tokens_a_refused_prompt_is_shortened_and_asked_again(to
         return {k: v for k, v in answer.items() if k != "usage"} if isinstance(answer, dict) else answer
 
     episode = played(silent, tmp_path, "drop_results", context_tokens=100_000)
-    assert episode.final_answer == f"The sum is {TOTAL}." and len(policy.triplets) == LOOKUPS + 1
+    assert episode.final_answer == f"The sum is {TOTAL}." and len(policy.calls) == LOOKUPS + 1
 
 
 @pytest.mark.long

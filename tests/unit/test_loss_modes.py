@@ -12,7 +12,7 @@ import torch
 from verl.workers.config import PolicyLossConfig
 
 from agl_plugin.update.batch import build_batch
-from agl_plugin.update.rows import NAN, Turn
+from agl_plugin.update.rows import NAN, Call
 from tests.actor import actor_of, as_planned, flat_weights, tiny_model, with_advantages
 
 pytestmark = pytest.mark.usefixtures("rank")
@@ -30,7 +30,7 @@ MODES = ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-to
 def step_of(*, micro_rows: int, leave_out: bool = False, mode: str = "vanilla", **more: Any) -> torch.Tensor:
     """How the weights move in one training step of ROLLOUTS."""
     rollouts = {
-        str(i): (question, reward, [Turn([1, 2], ids, [NAN] * len(ids))])
+        str(i): (question, reward, [Call([1, 2], ids, [NAN] * len(ids))])
         for i, (question, reward, ids) in enumerate(ROLLOUTS)
     }
     limits: dict[str, Any] = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0}

@@ -20,7 +20,7 @@ from verl.workers.config import PolicyLossConfig
 from agl_plugin.update.advantage import add_advantages
 from agl_plugin.update.batch import build_batch
 from agl_plugin.update.losses import kl_penalty
-from agl_plugin.update.rows import NAN, Turn
+from agl_plugin.update.rows import NAN, Call
 from sql_agent.config import TrainConfig, build_config, parse_assignment
 from sql_agent.local import grpo
 from sql_agent.training.verl_config import update_rules, verl_overrides
@@ -44,17 +44,17 @@ def rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     torch.set_num_threads(n_threads)
 
 
-def talk(first: list[int], *turns: tuple[list[int], list[int]], cut: bool = False) -> list[Turn]:
+def talk(first: list[int], *turns: tuple[list[int], list[int]], cut: bool = False) -> list[Call]:
     calls, so_far = [], first
     for n, (added, sampled) in enumerate(turns, start=1):
         why = "length" if cut and n == len(turns) else "stop"
-        calls.append(Turn(so_far + added, sampled, [NAN] * len(sampled), why))
+        calls.append(Call(so_far + added, sampled, [NAN] * len(sampled), why))
         so_far = so_far + added + sampled
     return calls
 
 
 # Rewards in steps of 2^-16, as a batch keeps them.
-ROLLOUTS: dict[str, tuple[str, float, list[Turn]]] = {
+ROLLOUTS: dict[str, tuple[str, float, list[Call]]] = {
     "a": ("q", 1.0, talk([1, 2, 3], ([], [4, 5]), ([6, 7], [8]), ([9], [10, 11]))),
     "b": ("q", 0.0, talk([3, 2], ([], [5]), ([4], [6, 7, 8, 9, 10]))),
     "c": ("q", 0.25, talk([3], ([], [7]))),

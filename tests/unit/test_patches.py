@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from agl_plugin.patches import install as installer
-from agl_plugin.patches.install import WITHOUT, PatchError, install, resolve, wrong_versions
-from agl_plugin.patches.patch import Patch, Target
-from agl_plugin.patches.register import PATCHES, PLACES, VERSIONS
+from agl_plugin.patches.install import PatchError, install, resolve, wrong_versions
+from agl_plugin.patches.register import PATCHES, PLACES, VERSIONS, Patch, Target
 from foundation.environment import CPU_PLATFORM, VERL_HOOK
 from foundation.errors import UserError
 from sql_agent.config import ROOT, build_config
@@ -111,10 +110,10 @@ def test_the_versions_are_those_that_the_project_asks_for() -> None:
     assert wanted <= asked
 
 
-def a_patch(*names: str, parameters: str = "str", speed: bool = False) -> Patch:
+def a_patch(*names: str, parameters: str = "str") -> Patch:
     """Of functions of email.utils, which nothing else here needs."""
     targets = tuple(Target(f"email.utils:{name}", "email.utils:unquote", parameters) for name in names)
-    return Patch("quotes", ("worker",), "verl", targets, how="replaced", why="", until="", speed=speed)
+    return Patch("quotes", ("worker",), "verl", targets, how="replaced", why="", until="")
 
 
 @pytest.mark.parametrize(
@@ -180,20 +179,8 @@ def test_a_build_of_the_right_version_fits(monkeypatch: pytest.MonkeyPatch) -> N
     assert "torch" not in wrong_versions("cpu") and "verl 2.13.0" in wrong_versions("worker")
 
 
-@pytest.mark.parametrize("name", ["seeds_that_turn_back", "no_such_patch"])
-def test_only_patches_for_speed_can_be_left_out(monkeypatch: pytest.MonkeyPatch, fresh: None, name: str) -> None:
-    monkeypatch.setenv(WITHOUT, f"sampling_by_inversion,{name}")
-    with pytest.raises(PatchError, match=f"{WITHOUT}={name}: only patches made for speed .*sampling_by_inversion"):
-        install("start")
-
-
-def test_a_patch_that_is_left_out_is_not_made(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
-    monkeypatch.setattr(installer, "PATCHES", (a_patch("quote", speed=True),))
-    before = email.utils.quote
-    monkeypatch.setattr(email.utils, "quote", before)  # put back at the end
-    monkeypatch.setenv(WITHOUT, "quotes")
-    install("worker")
-    assert email.utils.quote is before
-    monkeypatch.delenv(WITHOUT)
+def test_a_patch_that_fits_is_made(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+    monkeypatch.setattr(installer, "PATCHES", (a_patch("quote"),))
+    monkeypatch.setattr(email.utils, "quote", email.utils.quote)  # put back at the end
     install("worker")
     assert email.utils.quote is email.utils.unquote

@@ -14,7 +14,7 @@ from agl_plugin.audit.recompute import Earned, Settings, by_row
 from agl_plugin.update.advantage import add_advantages
 from agl_plugin.update.batch import Batch, build_batch
 from agl_plugin.update.phases import phases_of
-from agl_plugin.update.rows import Turn
+from agl_plugin.update.rows import Call
 from agl_plugin.update.rules import UpdateRules
 
 Episode = dict[str, Any]
@@ -51,7 +51,7 @@ def random_episode(rng: random.Random) -> Episode:
 def made(episodes: dict[str, tuple[str, Episode]], *, tokens: dict[str, list[int]]) -> Batch:
     phases = {name: phases_of(one, one["n"], reward=one["reward"]) for name, (_, one) in episodes.items()}
     rollouts = {
-        name: (group, one["reward"], [Turn([1, 2], [5] * n, [0.0] * n) for n in tokens[name]])
+        name: (group, one["reward"], [Call([1, 2], [5] * n, [0.0] * n) for n in tokens[name]])
         for name, (group, one) in episodes.items()
     }
     limits: dict[str, Any] = {"max_prompt_tokens": 8, "max_response_tokens": 8, "pad_id": 0}

@@ -15,7 +15,7 @@ from verl.utils.model import get_hf_auto_model_class
 from vllm import ModelRegistry
 
 from agl_plugin.update.batch import build_batch
-from agl_plugin.update.rows import NAN, Turn
+from agl_plugin.update.rows import NAN, Call
 from tests.actor import actor_of, as_planned, with_advantages
 
 pytestmark = pytest.mark.usefixtures("rank")
@@ -40,8 +40,8 @@ def model() -> Any:
 def rows() -> Any:
     """Rollouts of one and two turns, of several lengths."""
     said = {"a": ([1, 2, 3], [4, 5]), "b": ([3, 2], [5, 6, 7, 8, 9, 10]), "c": ([2] * 9, [1, 7, 9])}
-    rollouts = {name: [Turn(prompt, sampled, [NAN] * len(sampled))] for name, (prompt, sampled) in said.items()}
-    rollouts["a"].append(Turn([1, 2, 3, 4, 5, 20, 21], [22, 8], [NAN] * 2))
+    rollouts = {name: [Call(prompt, sampled, [NAN] * len(sampled))] for name, (prompt, sampled) in said.items()}
+    rollouts["a"].append(Call([1, 2, 3, 4, 5, 20, 21], [22, 8], [NAN] * 2))
     rewarded = {name: ("q", reward, rollouts[name]) for name, reward in (("a", 1.0), ("b", 0.0), ("c", 0.25))}
     limits: dict[str, Any] = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0}
     return with_advantages(build_batch(rewarded, merge=True, **limits).data)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agl_plugin.run.question_order import QuestionOrder
-from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for, teaches
-from foundation.rollout_keys import SEED_KEY
+from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, teaches
 
 DATASET = [{"id": f"q{i}", "question": f"第{i}问"} for i in range(20)]
 
@@ -49,17 +48,6 @@ def test_a_substitute_takes_the_place_only_if_it_teaches() -> None:
     assert places.flat(groups) == ["b", "c"]
     places.fill({"b": "w"}, {**groups, "w": [0.0, 1.0]})
     assert places.in_batch == {"x", "w", "c"} and (places.tried, places.replaced) == (4, 2)
-
-
-def test_the_rollouts_of_a_question_are_queued_each_with_a_seed() -> None:
-    told: dict[str, Any] = {"mode": "train", "resources_id": "rs-1", "timeout_s": 9.0, "resampled": True}
-    seeds = iter([5, 6, 7])
-    requests = requests_for({"d1": {"id": "q1"}}, group_size=3, seed_of=lambda _question: next(seeds), **told)
-    assert len(requests) == 3 and all(r.input == {"id": "q1", "data_id": "d1"} for r in requests)
-    assert [(request.metadata or {})[SEED_KEY] for request in requests] == [5, 6, 7]
-    first = requests[0]
-    assert (first.mode, first.resources_id, (first.metadata or {})["data_id"]) == ("train", "rs-1", "d1")
-    assert first.config is not None and first.config.timeout_seconds == 9.0 and first.config.max_attempts == 2
 
 
 def test_groups_are_flat_as_their_advantages_are() -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from agl_plugin.update.batch import build_batch
-from agl_plugin.update.rows import Turn
+from agl_plugin.update.rows import Call
 from agl_plugin.update.teacher import teacher_log_probs
 from foundation.errors import RunError
 from tests.fsdp_shards import policy
@@ -65,8 +65,8 @@ def served(*, loses: int = -1, status: int = 200) -> Iterator[str]:
 def rows() -> Any:
     """Rows of several calls, with what the environment wrote between them, and of several lengths."""
     talks = [
-        [Turn([1, 2, 3], [4, 5], [0.0] * 2), Turn([1, 2, 3, 4, 5, 6, 7], [8], [0.0])],
-        [Turn([9], [10, 11, 12], [0.0] * 3)],
+        [Call([1, 2, 3], [4, 5], [0.0] * 2), Call([1, 2, 3, 4, 5, 6, 7], [8], [0.0])],
+        [Call([9], [10, 11, 12], [0.0] * 3)],
     ]
     rollouts = {f"r{n}": ("q", n / 2, turns) for n, turns in enumerate(talks)}
     limits: dict[str, Any] = {"max_prompt_tokens": 8, "max_response_tokens": 16, "pad_id": 0}

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentlightning.types import Triplet
 
-from agl_plugin.update.adapter import ScoredTriplets
+from agl_plugin.update.adapter import scored_calls
+from agl_plugin.update.rows import Call
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config
@@ -60,7 +60,7 @@ def tool_calls(n_turns: int, *, thought: str) -> list[str]:
 
 def played(
     tokenizer: Any, texts: Sequence[str], folder: Path, *, thinks: bool, words: str = "", reward: float = 1.0
-) -> list[Triplet]:
+) -> list[Call]:
     """An episode as the adapter gives it; with `words`, which a user says one by one, an episode of one's own."""
     (folder / "tool.py").write_text(TOOL, encoding="utf-8")
     (folder / "talk.py").write_text(textwrap.dedent(TALK), encoding="utf-8")
@@ -71,10 +71,10 @@ def played(
     with EpisodeRunner(build_config({"agent": agent})) as runner, openai_server(policy) as server:
         question = Question(id="q", question=words or "Look them up.")
         episode = asyncio.run(runner.run(question, LLMEndpoint(server.base_url, "m")))
-    assert episode.stop_reason == "answered" and len(policy.triplets) == len(texts) == episode.n_turns
-    calls = [(call.prompt["token_ids"], call.response["token_ids"]) for call in policy.triplets]
+    assert episode.stop_reason == "answered" and len(policy.calls) == len(texts) == episode.n_turns
+    calls = [(list(call.prompt), list(call.sampled)) for call in policy.calls]
     spans = [llm_call(prompt, sampled, seq=n) for n, (prompt, sampled) in enumerate(calls, start=1)]
-    return ScoredTriplets().adapt([*spans, reward_span(reward, seq=99, n_calls=len(calls))])
+    return scored_calls([*spans, reward_span(reward, seq=99, n_calls=len(calls))])
 
 
 @pytest.mark.long
@@ -82,7 +82,7 @@ def test_with_thinking_off_each_rollout_is_one_row(tokenizer: Any, tmp_path: Pat
     rollouts = [played(tokenizer, tool_calls(n, thought=""), tmp_path, thinks=False) for n in range(2, 9)]
     metrics = batch_of(rollouts).metrics
     assert metrics["batch/merged_share"] == 1.0 and metrics["batch/rows"] == 7 and metrics["batch/calls"] == 35
-    first = tokenizer.decode(rollouts[0][0].prompt["token_ids"])
+    first = tokenizer.decode(rollouts[0][0].prompt)
     assert first.endswith("<think>\n\n</think>\n\n")
     assert_exact(rollouts[:3])
 

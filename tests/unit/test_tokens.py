@@ -14,15 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agl_plugin.audit import schema
-from agl_plugin.audit.calls import stored_calls
 from agl_plugin.audit.facts import rollout_rows
-from agl_plugin.audit.schema import unpack
+from agl_plugin.audit.schema import stored_calls, unpack
 from agl_plugin.audit.spans import seen_rollout
 from agl_plugin.proxy import tokens
 from agl_plugin.proxy.answers import Request
 from agl_plugin.proxy.spans import CALL_SPAN
 from agl_plugin.proxy.tokens import Packer, Prompt
-from agl_plugin.update.adapter import ScoredTriplets, n_missing, read_calls, turns_of
+from agl_plugin.update.adapter import n_missing, read_calls, scored_calls
 from agl_plugin.update.batch import build_batch
 from tests.spans import reward_span, span
 
@@ -67,16 +66,17 @@ def test_rows_batches_and_audit_are_the_same_in_both_forms(seed: int, n: int, me
         spans = spans_of(made, packs=packs, rng=random.Random(seed))
         assert packs == all(tokens.NEW in (one.attributes or {}) for one in spans[:-1])
         rng.shuffle(spans)
-        calls = ScoredTriplets().adapt(spans)
+        calls = scored_calls(spans)
         told: dict[str, Any] = {"max_prompt_tokens": 9, "max_response_tokens": 14, "pad_id": 0}
-        rollouts: Any = {"a": ("q", 0.5, turns_of(calls)), "b": ("q", 0.25, turns_of(calls[:1]))}
+        rollouts: Any = {"a": ("q", 0.5, calls), "b": ("q", 0.25, calls[:1])}
         batch = build_batch(rollouts, merge=merge, **told)
         given.append((calls, batch, audited(spans, calls)))
     (plain, one, kept), (packed, other, kept_packed) = given
-    by_id = {call.metadata["response_id"]: call for call in packed}
+    by_id = {call.facts["response_id"]: call for call in packed}
     for call in plain:
-        same = by_id[call.metadata["response_id"]]
-        assert list(call.prompt["token_ids"]) == list(same.prompt["token_ids"]) and call.response == same.response
+        same = by_id[call.facts["response_id"]]
+        assert list(call.prompt) == list(same.prompt) and call.sampled == same.sampled
+        assert (call.log_probs, call.finish_reason) == (same.log_probs, same.finish_reason)
     assert list(one.data.batch.keys()) == list(other.data.batch.keys())
     for name, values in one.data.batch.items():
         assert values.numpy().tobytes() == other.data.batch[name].numpy().tobytes(), name
@@ -112,7 +112,7 @@ def a_chain() -> list[Span]:
 
 
 def test_the_audit_keeps_a_prompt_whole_where_the_call_before_is_not_kept() -> None:
-    calls = ScoredTriplets().adapt(a_chain())
+    calls = scored_calls(a_chain())
     assert audited([], calls[2:]) == {"c2": ([1, 2, 3, 4, 5, 6], [7], None)}
     assert audited([], calls[1:])["c2"] == ([1, 2, 3, 4, 5, 6], [7], None)
 
@@ -143,22 +143,20 @@ def changed(**told: Any) -> Any:
 )
 def test_a_broken_chain_leaves_the_rollout_out_by_name(change: Any, why: str) -> None:
     spans = a_chain()
-    assert len(ScoredTriplets().adapt(spans)) == 3 and not n_missing(spans)
+    assert len(scored_calls(spans)) == 3 and not n_missing(spans)
     change(spans)
     calls, told = read_calls(spans)
     assert calls == [] and why in told
-    assert ScoredTriplets().adapt(spans[:-1] + [reward_span(0.5, seq=9)]) == []
+    assert scored_calls(spans[:-1] + [reward_span(0.5, seq=9)]) == []
     assert n_missing(spans) == ("not there" in why)
 
 
 def test_agent_lightnings_own_reader_takes_plain_spans() -> None:
     spans = spans_of(answers(random.Random(1), 4), packs=False, rng=random.Random(0))
-    theirs, ours = LlmProxyTraceToTriplet().adapt(spans), ScoredTriplets().adapt(spans)
+    theirs, ours = LlmProxyTraceToTriplet().adapt(spans), scored_calls(spans)
     assert len(theirs) == 4
     for one, other in zip(theirs, ours, strict=True):
-        assert (one.prompt["token_ids"], one.response["token_ids"]) == (
-            list(other.prompt["token_ids"]), other.response["token_ids"],
-        )  # fmt: skip
+        assert (one.prompt["token_ids"], one.response["token_ids"]) == (list(other.prompt), other.sampled)
 
 
 def test_a_gateway_that_was_started_again_begins_with_a_whole_prompt() -> None:

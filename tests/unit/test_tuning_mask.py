@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from agl_plugin.update.adapter import ScoredTriplets, turns_of
+from agl_plugin.update.adapter import scored_calls
 from agl_plugin.update.batch import build_batch
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
@@ -76,10 +76,10 @@ def played(config: TrainConfig, tokenizer: Any, n: int) -> Iterator[tuple[Templa
 
 def grpo_rows(policy: TemplatePolicy, *, merge: bool) -> Tokens:
     """Rows of the batch that GRPO makes of the rollout's spans."""
-    calls = [(t.prompt["token_ids"], t.response["token_ids"]) for t in policy.triplets]
+    calls = [(list(call.prompt), list(call.sampled)) for call in policy.calls]
     spans = [llm_call(prompt, sampled, seq=n + 1) for n, (prompt, sampled) in enumerate(calls)]
     spans.append(reward_span(1.0, seq=len(spans) + 1, n_calls=len(spans)))
-    rollout = ("q", 1.0, turns_of(ScoredTriplets().adapt(spans)))
+    rollout = ("q", 1.0, scored_calls(spans))
     limits: dict[str, Any] = {"max_prompt_tokens": 4096, "max_response_tokens": 4096, "pad_id": 0}
     data = build_batch({"r": rollout}, merge=merge, **limits).data.batch
     assert data is not None
@@ -101,7 +101,7 @@ def compare(config: TrainConfig, tokenizer: Any, n: int) -> int:
                 mine = [Encoded.of(row) for row in encoder.rows(chat, merge=merge)]
                 assert [(row.ids, row.mask) for row in mine] == grpo_rows(policy, merge=merge), record["question"]
             tokens += sum(sum(row.mask) for row in encoder.rows(chat))
-            lengths.add(len(policy.triplets))
+            lengths.add(len(policy.calls))
     assert lengths == {1, 2, 3, 4}
     return tokens
 

@@ -17,7 +17,7 @@ import httpx
 import openai
 import pytest
 
-from agl_plugin.update.adapter import calls_of
+from agl_plugin.update.adapter import read_calls
 from agl_plugin.update.rows import NAN
 from foundation.background import LoopThread
 from foundation.chat_request import NOT_OF_A_TEMPLATE, RULES, NotAllowed, allowed, wishes
@@ -351,7 +351,7 @@ def test_null_says_nothing_and_the_runs_keys_are_only_read_where_they_are_the_ru
 
 def test_a_call_with_two_answers_is_no_call_that_can_be_trained_on() -> None:
     span = llm_call([1, 2], [3, 4], seq=1)
-    assert len(calls_of([span])) == 1
+    assert len(read_calls([span])[0]) == 1
     choices = str(span.attributes["llm.hosted_vllm.choices"])
     span.attributes["llm.hosted_vllm.choices"] = f"{choices[:-1]}, {choices[1:]}"
-    assert calls_of([span]) == []
+    assert read_calls([span])[0] == []

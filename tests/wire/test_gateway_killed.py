@@ -19,7 +19,6 @@ from agentlightning.types import AttemptedRollout
 
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
-from agl_plugin.update.adapter import ScoredTriplets
 from agl_plugin.update.rows import Limits
 from foundation.background import Exited, in_thread
 from foundation.errors import RunError
@@ -50,7 +49,6 @@ def daemon_of(store: LightningStoreServer, folder: Path) -> GrpoDaemon:
         pad_token_id=0,
         merge=False,
         store=store,
-        adapter=ScoredTriplets(),
         run_dir=folder,
         options=DaemonOptions(poll_interval_s=0.02, rollout_timeout_s=60.0, stall_s=30.0),
     )
@@ -59,7 +57,7 @@ def daemon_of(store: LightningStoreServer, folder: Path) -> GrpoDaemon:
 async def play(daemon: GrpoDaemon, rollout: AttemptedRollout, http: httpx.AsyncClient, n: int) -> None:
     """One rollout, as a runner plays it: a call that fails is a fault."""
     ids = {"rollout": rollout.rollout_id, "attempt": rollout.attempt.attempt_id}
-    endpoint = daemon.llm_proxy.as_resource(ids["rollout"], ids["attempt"]).endpoint
+    endpoint = daemon.llm_proxy.as_resource().get_base_url(ids["rollout"], ids["attempt"])
     try:
         for _ in range(2):
             body = {"model": MODEL, "messages": MESSAGES, "temperature": 1.0}
@@ -122,7 +120,7 @@ async def test_a_step_goes_on_over_a_gateway_that_is_killed_in_its_middle(
     tmp_path: Path, server: FakeServer, caplog: pytest.LogCaptureFixture, kills: int
 ) -> None:
     daemon = await killed(tmp_path, server, kills=kills)
-    rows = daemon.step_rows
+    rows = daemon.rollouts.rows
     assert len({row["rollout_id"] for row in rows}) == len(rows) == N_QUESTIONS * N_EACH
     assert Counter(row["unscored"] for row in rows) == {"": N_QUESTIONS * N_EACH}  # none was lost
     assert all(len(row["response_tokens"]) == 2 for row in rows)

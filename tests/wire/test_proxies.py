@@ -10,7 +10,7 @@ import pytest
 
 from agl_plugin.proxy.gate import ALIVE_PATH, GONE, REFUSAL
 from agl_plugin.proxy.spans import CALL_SPAN
-from agl_plugin.update.adapter import calls_of
+from agl_plugin.update.adapter import read_calls
 from foundation.store_token import VARIABLE, token_headers
 from sql_agent.testing.server import Answer, FakeServer, error_reply, openai_server
 from tests.proxies import IDS, LOG_PROBS, MESSAGES, MODEL, PROMPT_IDS, Running, serving, vllm_reply
@@ -52,10 +52,10 @@ async def test_a_call_leaves_one_span_with_ids_and_log_probabilities(running: Ru
     first, second = await running.call(url), await running.call(url)
     spans = sorted(await running.spans(rollout, n=2), key=lambda span: span.sequence_id)
     assert [span.name for span in spans] == [CALL_SPAN] * 2 and spans[0].sequence_id < spans[1].sequence_id
-    calls = calls_of(spans)
-    assert [call.metadata["response_id"] for call in calls] == [first.json()["id"], second.json()["id"]]
-    assert calls[0].prompt == {"token_ids": PROMPT_IDS}
-    assert calls[0].response == {"token_ids": IDS, "finish_reason": "stop", "log_probs": LOG_PROBS}
+    calls = read_calls(spans)[0]
+    assert [call.facts["response_id"] for call in calls] == [first.json()["id"], second.json()["id"]]
+    assert calls[0].prompt == PROMPT_IDS and calls[0].finish_reason == "stop"
+    assert (calls[0].sampled, calls[0].log_probs) == (IDS, LOG_PROBS)
     assert spans[0].attributes["llm.hosted_vllm.messages"] == str(MESSAGES)
     assert spans[0].end_time and spans[0].start_time and spans[0].end_time > spans[0].start_time > 1e9
 
@@ -88,7 +88,7 @@ async def test_a_greedy_call_asks_for_no_log_probabilities(running: Running, ser
     await running.call(url, temperature=0.0)
     (span,) = await running.spans(rollout)
     call = call_of(span)
-    assert not server.requests[-1].json.get("logprobs") and call and "log_probs" not in call.response
+    assert not server.requests[-1].json.get("logprobs") and call and not call.log_probs
 
 
 @pytest.mark.long
@@ -99,7 +99,7 @@ async def test_errors_of_the_model_server_reach_the_agent(running: Running, word
     assert refused.status_code == status and said in refused.json()["error"]["message"]
     await running.call(url)
     spans = await running.spans(rollout)
-    assert len(calls_of(spans)) == 1
+    assert len(read_calls(spans)[0]) == 1
 
 
 @pytest.mark.long
@@ -116,7 +116,7 @@ async def test_a_stream_with_tools_has_all_token_ids(running: Running) -> None:
     assert events[-1]["choices"][0]["finish_reason"]
     (span,) = await running.spans(rollout)
     call = call_of(span)
-    assert call and call.response["token_ids"] == IDS
+    assert call and call.sampled == IDS
 
 
 @pytest.mark.long

@@ -40,8 +40,9 @@ from agl_plugin.trainer import GrpoTrainer
 verl, counts = json.loads(sys.argv[2])
 trainer = GrpoTrainer.__new__(GrpoTrainer)
 trainer.run_dir, trainer.n_steps, trainer.step, trainer.line = folder, 2, 0, None
-parts = {"stats": counts, "step": 0, "step_rows": [], "warnings": [], "gate": Gate(), "batched": None}
-trainer.daemon = types.SimpleNamespace(**parts, outcome=types.SimpleNamespace(**parts, asked_groups=list))
+nothing = types.SimpleNamespace(rows=[], warnings=[], asked_groups=[])
+parts = {"rollouts": nothing, "gateway_watch": nothing, "outcome": nothing, "gate": Gate(), "batched": None}
+trainer.daemon = types.SimpleNamespace(stats=counts, step=0, **parts)
 trainer.order = types.SimpleNamespace(spare=lambda _step: [], learned=lambda _step, _groups: {})
 trainer._n_aborted, trainer._told, trainer.audit, trainer._timers = 0, Counter(), None, {}
 trainer._weights, trainer._files = [], []
