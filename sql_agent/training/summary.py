@@ -185,46 +185,63 @@ def best_text(best: dict[str, Any]) -> str:
     return f"step {best['step']}: {mean}, validated at step {steps}{ended}"
 
 
-def summary_table(summary: dict[str, Any]) -> Table:
-    """The summary of a GRPO run as people read it."""
+def told(summary: dict[str, Any]) -> dict[str, str]:
+    """The summary as people read it, line by line."""
+    own = _of_files(summary) if "tokens" in summary else _of_rollouts(summary)
+    return {
+        "steps": f"{summary['steps']} of {summary['total_steps']}",
+        **own,
+        "model": summary["model"]["path"],
+        "time": _time(summary["seconds"]),
+        "peak memory": f"{summary['peak_memory_gib']} GiB",
+    }
+
+
+def _of_rollouts(summary: dict[str, Any]) -> dict[str, str]:
+    """What a GRPO run has of its own."""
     unscored, late = _counted(summary["unscored"]) or "none", _counted(summary["late_calls"])
     parts = " + ".join(f"{k} {v:.3f}" for k, v in summary["reward_parts"].items())
-    seconds = summary["seconds"]
-    times = ", ".join(f"{k} {duration(v)}" for k, v in seconds.items() if k != "total" and v >= 1)
     rows = {
         "rollouts": f"{summary['rollouts']}, scored {summary['scored']}, unscored: {unscored}"
         + (f"; tools broke: {broken}" if (broken := summary.get("broken_tools")) else "")
         + (f"; too old: {old}" if (old := summary.get("too_old")) else "")
         + (f"; calls after a step's end: {late}" if late else ""),
-        **(
-            {"first unscored": f"{first} (all: {run_folder.ROLLOUTS})"}
-            if (first := summary.get("first_unscored"))
-            else {}
-        ),
+    }
+    if first := summary.get("first_unscored"):
+        rows["first unscored"] = f"{first} (all: {run_folder.ROLLOUTS})"
+    validations = ", ".join(f"step {v['step']}: {number(v['reward_mean'])}" for v in summary["validation"])
+    rows |= {
         "reward": f"{number(summary['reward_mean'])} = {parts}" if parts else "-",
-        "validation": ", ".join(f"step {v['step']}: {number(v['reward_mean'])}" for v in summary["validation"]) or "-",
+        "validation": validations or "-",
         **_validations_by_agent(summary["validation"]),
-        **({"best checkpoint": best_text(summary["best"])} if summary["best"] else {}),
-        **({"goes on from": ancestors_text(summary["goes_on_from"])} if summary.get("goes_on_from") else {}),
+    }
+    if summary["best"]:
+        rows["best checkpoint"] = best_text(summary["best"])
+    if summary.get("goes_on_from"):
+        rows["goes on from"] = ancestors_text(summary["goes_on_from"])
+    return rows | {
         "triplets": str(summary["triplets"]),
         "groups": f"{summary['groups']}, without variance {summary['zero_variance_groups']} (no update from these)",
         "update": f"loss {number(summary['loss'])}, {_update(summary)}",
         "judge": _judge(summary),
     }
-    return _table(summary, rows, time=f"{duration(seconds['total'])} ({times})")
 
 
-def tuning_table(summary: dict[str, Any]) -> Table:
-    """The summary of a run with TRL as people read it."""
+def _of_files(summary: dict[str, Any]) -> dict[str, str]:
+    """What a run with TRL has of its own."""
     data, tokens = summary["data"]["train"], summary["tokens"]
     left_out = ", ".join(f"{n} x {reason}" for reason, n in data["left_out"].items())
-    rows = {
+    return {
         "data": f"{data['rows']} of {data['source']}" + (f"; left out: {left_out}" if left_out else ""),
         "tokens": f"{tokens['all']}, supervised {tokens['supervised']}",
         "loss": f"{number(summary['loss_first_step'])} at first, {number(summary['loss'])} at last",
         "update": _update(summary),
     }
-    return _table(summary, rows, time=duration(summary["seconds"]["total"]))
+
+
+def _time(seconds: dict[str, float]) -> str:
+    parts = ", ".join(f"{name} {duration(value)}" for name, value in seconds.items() if name != "total" and value >= 1)
+    return f"{duration(seconds['total'])} ({parts})"
 
 
 def _update(summary: dict[str, Any]) -> str:
@@ -232,11 +249,10 @@ def _update(summary: dict[str, Any]) -> str:
     return f"gradient norm {number(summary['grad_norm'])}, weights {changed}"
 
 
-def _table(summary: dict[str, Any], rows: dict[str, str], *, time: str) -> Table:
-    """What both have around their own rows."""
+def summary_table(summary: dict[str, Any]) -> Table:
+    """The summary for the console."""
     table = Table(title=f"run {summary['status']}", show_header=False, title_justify="left")
-    rows = {"steps": f"{summary['steps']} of {summary['total_steps']}", **rows, "model": summary["model"]["path"]}
-    for name, text in {**rows, "time": time, "peak memory": f"{summary['peak_memory_gib']} GiB"}.items():
+    for name, text in told(summary).items():
         table.add_row(name, escape(text))
     if summary.get("error"):
         table.add_row("error", escape(summary["error"]), style="bold red")

@@ -28,7 +28,7 @@ from sql_agent.serving.merged_start import merged_start
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
 from sql_agent.training.plan import EXIT, Plan, carry_out
-from sql_agent.training.summary import tuning_table
+from sql_agent.training.summary import summary_table
 from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.choice import best, mined
 from sql_agent.tuning.encoding import Encoded, Encoder
@@ -84,7 +84,7 @@ def run_tuning(config: TrainConfig, terminal: Console | None = None) -> tuple[in
         terminal.print(f"left out: {n} x {reason}", markup=False)
     plan.write_down()
     summary = carry_out(plan, lambda shown: fit(plan, shown))
-    terminal.print(tuning_table(summary))
+    terminal.print(summary_table(summary))
     return EXIT[summary["status"]], plan.run_dir
 
 
