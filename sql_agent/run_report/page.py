@@ -48,7 +48,8 @@ class Chart:
     @property
     def svg(self) -> dict[str, str]:
         """The picture by size."""
-        return plots.pictures(self.draw, name=self.name)
+        sizes = plots.SIZES.items()
+        return {size: plots.picture(self.draw, points, name=f"{self.name}-{size}") for size, points in sizes}
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,10 @@ def write_pngs(page: Page, folder: Path) -> list[Path]:
     for name in PNGS:
         (folder / name).unlink(missing_ok=True)
     for chart in page.charts.values():
-        plots.png(chart.draw, path=folder / f"{chart.name}.png", title=chart.title)
+        plots.png([(chart.title, chart.draw)], path=folder / f"{chart.name}.png")
     if page.panels:
-        plots.png_grid([(p.series.title, plots.line(p.series)) for p in page.panels], path=folder / "health.png")
+        draws = [(panel.series.title, plots.line(panel.series)) for panel in page.panels]
+        plots.png(draws, path=folder / "health.png", size=plots.SMALL_PNG)
     return sorted(folder.glob("*.png"))
 
 
@@ -125,7 +127,7 @@ def _parts(run: RunData) -> Chart | None:
 
 
 def _legend(series: list[Series]) -> list[tuple[str, str]]:
-    return [(f"--c{n % len(plots.LIGHT_SERIES) + 1}", s.title) for n, s in enumerate(series)]
+    return [(f"--c{n % len(plots.PAPER_SERIES) + 1}", s.title) for n, s in enumerate(series)]
 
 
 def _pools(run: RunData) -> Chart | None:
