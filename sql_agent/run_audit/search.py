@@ -6,7 +6,7 @@ Every query goes through an index: below 1 s over 100,000 rollouts.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,22 +131,13 @@ def _row_in_words(row: sqlite3.Row) -> str:
     return f"row {name} with advantage {row['advantage']:+.3f} in update {row['update_id']}"
 
 
-def trails(folder: Path, rollouts: Iterable[str]) -> dict[str, str]:
-    """The trails of rollouts; {} for a run without an audit, or with a damaged one."""
-    if not (folder / run_folder.AUDIT).is_file():
-        return {}
+def trail_in(folder: Path, rollout: str) -> str:
+    """The trail of a rollout in a run's folder; "" without an audit that knows it, or with a damaged one."""
+    if not rollout or not (folder / run_folder.AUDIT).is_file():
+        return ""
     try:
-        connection = opened(folder)
-    except (UserError, sqlite3.Error):
-        return {}
-    try:
-        by_rollout = {}
-        for rollout in rollouts:
+        with closing(opened(folder)) as connection:
             known = connection.execute("SELECT 1 FROM rollout WHERE id = ?", (rollout,)).fetchone()
-            if known:
-                by_rollout[rollout] = trail(connection, rollout)
-        return by_rollout
-    except (sqlite3.Error, ValueError, TypeError):
-        return {}
-    finally:
-        connection.close()
+            return trail(connection, rollout) if known else ""
+    except (UserError, sqlite3.Error, ValueError, TypeError):
+        return ""

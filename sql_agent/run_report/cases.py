@@ -6,7 +6,6 @@ Texts stay as they are: the page's template cuts and escapes them.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
@@ -119,18 +118,7 @@ def pairs(run: RunData) -> list[Case]:
         "worse": sorted((q for q in questions if q.change < -CLEAR), key=lambda q: q.change),
         "still low": sorted((q for q in questions if abs(q.change) <= CLEAR and q.new < LOW), key=lambda q: q.new),
     }
-    return [_pair(kind, q) for kind, candidates in ranked.items() for q in varied(candidates, SHOWN[kind])]
-
-
-def varied(questions: list[Compared], n: int) -> list[Compared]:
-    """The first n, but no task type a second time before the others of the first 4 n had their turn."""
-    turns: dict[str, int] = defaultdict(int)
-    ranked = []
-    for place, question in enumerate(questions[: 4 * n]):
-        task = question.after[0].task_type
-        ranked.append((turns[task], place))
-        turns[task] += 1
-    return [questions[place] for _, place in sorted(sorted(ranked)[:n], key=lambda pair: pair[1])]
+    return [_pair(kind, q) for kind, candidates in ranked.items() for q in candidates[: SHOWN[kind]]]
 
 
 def _pair(kind: Kind, question: Compared) -> Case:
@@ -167,8 +155,7 @@ def groups(run: RunData) -> list[Case]:
     spread = [sorted(members, key=lambda e: e.reward or 0.0) for members in by_group.values()]
     wide = [members for members in spread if (members[-1].reward or 0) - (members[0].reward or 0) > CLEAR]
     wide.sort(key=lambda members: (-((members[-1].reward or 0) - (members[0].reward or 0)), -members[0].step))
-    chosen = varied([Compared(members, members) for members in wide], MOST_GROUPS)
-    return [_group(question.after) for question in chosen]
+    return [_group(members) for members in wide[:MOST_GROUPS]]
 
 
 def _group(members: list[Entry]) -> Case:

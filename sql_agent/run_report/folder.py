@@ -17,7 +17,7 @@ from foundation.errors import UserError
 from sql_agent.evaluation.folder import RESULTS, TRIALS
 from sql_agent.evaluation.results import EvalReport
 from sql_agent.records import RolloutRecord, RunRecord, TrialRecord
-from sql_agent.run_audit.search import trails
+from sql_agent.run_audit.search import trail_in
 from sql_agent.run_report.plain import Tree, number
 
 EVALUATION = "evaluation"
@@ -57,7 +57,7 @@ class Entry:
 
     def trail(self) -> str:
         """What became of a rollout in the update, with ids; "" for a trial, and without an audit."""
-        return trails(self.file.parent, [self.rollout_id]).get(self.rollout_id, "") if self.rollout_id else ""
+        return trail_in(self.file.parent, self.rollout_id)
 
 
 @dataclass

@@ -26,6 +26,7 @@ from starlette.routing import Route
 from foundation import run_folder
 from foundation.console import duration
 from foundation.errors import UserError
+from foundation.grouping import grouped
 from foundation.http_gate import Gate, RequestMetrics, Traffic
 from sql_agent.evaluation.folder import RESULTS
 from sql_agent.run_report import facts, page
@@ -44,8 +45,8 @@ class Group:
     """The rollouts of one question in one step; `numbers` are their places in rollouts.jsonl."""
 
     step: int
-    entries: list[Entry]
     numbers: list[int]
+    entries: list[Entry]
 
     @property
     def question(self) -> str:
@@ -157,18 +158,11 @@ def _size(file: Path) -> int:
 
 def _groups(rollouts: list[Entry]) -> list[Group]:
     """The groups of the latest step, those with the widest rewards first: they teach most."""
-    last = max((entry.step for entry in rollouts if entry.side == "train"), default=0)
-    by_name: dict[str, Group] = {}
-    for n in range(len(rollouts) - 1, -1, -1):
-        entry = rollouts[n]
-        if entry.side != "train" or not entry.group:
-            continue
-        if entry.step < last:
-            break
-        group = by_name.setdefault(entry.group, Group(last, [], []))
-        group.entries.append(entry)
-        group.numbers.append(n)
-    return sorted(by_name.values(), key=lambda group: group.spread, reverse=True)[:MOST_GROUPS]
+    played = [(n, entry) for n, entry in enumerate(rollouts) if entry.side == "train" and entry.group]
+    last = max((entry.step for _, entry in played), default=0)
+    by_name = grouped((one for one in played if one[1].step == last), lambda one: one[1].group)
+    groups = [Group(last, [n for n, _ in found], [entry for _, entry in found]) for found in by_name.values()]
+    return sorted(groups, key=lambda group: group.spread, reverse=True)[:MOST_GROUPS]
 
 
 class LiveView:

@@ -53,27 +53,19 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Panel:
-    """A health measure with its small picture."""
-
-    series: Series
-    svg: str
-
-
-@dataclass(frozen=True)
 class Page:
-    """All that the templates show."""
+    """All that the templates show; `panels` are health measures, each with its small picture."""
 
     run: RunData
     charts: dict[str, Chart] = field(default_factory=dict)
-    panels: list[Panel] = field(default_factory=list)
+    panels: list[tuple[Series, str]] = field(default_factory=list)
 
 
 def build(run: RunData) -> Page:
     """The charts of a run."""
-    charts = [chart for chart in (_reward(run), _parts(run), _pools(run), *_learned(run), _time(run)) if chart]
+    charts = [chart for chart in (_reward(run), _parts(run), _pools(run), _loss(run), _time(run)) if chart]
     panels = [
-        Panel(series, plots.picture(plots.line(series), plots.SMALL, name=f"health{n}"))
+        (series, plots.picture(plots.line(series), plots.SMALL, name=f"health{n}"))
         for n, series in enumerate(health.health(run))
     ]
     return Page(run, {chart.name: chart for chart in charts}, panels)
@@ -87,7 +79,7 @@ def write_pngs(page: Page, folder: Path) -> list[Path]:
     for chart in page.charts.values():
         plots.png([(chart.title, chart.draw)], path=folder / f"{chart.name}.png")
     if page.panels:
-        draws = [(panel.series.title, plots.line(panel.series)) for panel in page.panels]
+        draws = [(series.title, plots.line(series)) for series, _ in page.panels]
         plots.png(draws, path=folder / "health.png", size=plots.SMALL_PNG)
     return sorted(folder.glob("*.png"))
 
@@ -147,25 +139,15 @@ def _pools(run: RunData) -> Chart | None:
     return Chart("pools", "Pools of questions", about, _legend(visited), plots.parts(visited), *by_step(pools))
 
 
-LEARNED = {
-    "train/loss": ("loss", "Loss"),
-    "train/token_accuracy": ("token_accuracy", "Token accuracy"),
-    "train/pair_accuracy": ("pair_accuracy", "Pairs told apart"),
-    "train/pair_margin": ("pair_margin", "Reward margin"),
-}
-
-
-def _learned(run: RunData) -> list[Chart]:
-    """What a run that learns from files says of progress; GRPO's loss says nothing of it."""
-    charts: list[Chart] = []
-    for metric, (name, title) in LEARNED.items():
-        steps, values = measures.over_steps(run.rows("train"), metric)
-        if steps:
-            series = Series(name, title.lower(), "", "number", steps, values)
-            about = f"{title}: {values[0]:.4f} at step {steps[0]}, {values[-1]:.4f} at step {steps[-1]}."
-            legend = [("--c1", f"{title.lower()}{measures.per(run)}")]
-            charts.append(Chart(name, title, about, legend, plots.parts([series]), *by_step([series])))
-    return charts
+def _loss(run: RunData) -> Chart | None:
+    """How a run that learns from files gets on; GRPO's loss says nothing of that."""
+    steps, values = measures.over_steps(run.rows("train"), "train/loss")
+    if not steps:
+        return None
+    series = [Series("loss", "loss", "", "number", steps, values)]
+    about = f"Loss: {values[0]:.4f} at step {steps[0]}, {values[-1]:.4f} at step {steps[-1]}."
+    legend = [("--c1", f"loss{measures.per(run)}")]
+    return Chart("loss", "Loss", about, legend, plots.parts(series), *by_step(series))
 
 
 def _time(run: RunData) -> Chart | None:
@@ -274,7 +256,7 @@ def render(page: Page, *, pngs: list[str], live: str = "") -> str:
             measure_rows=measure_rows(run.results),
             charts=page.charts,
             panels=page.panels,
-            health_table=by_step([panel.series for panel in page.panels]),
+            health_table=by_step([series for series, _ in page.panels]),
             warnings=health.warnings(run),
             unscored=measures.reason_counts(run, "rollout/unscored/"),
             stops=measures.reason_counts(run, "rollout/stop/"),

@@ -32,7 +32,7 @@ from benchmarks.audit import ASKED, measure
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import read_lines
-from sql_agent.run_audit.search import FOUND, trails
+from sql_agent.run_audit.search import FOUND, trail_in
 from sql_agent.run_report import cases
 from sql_agent.run_report.folder import read_run
 from sql_agent.run_report.page import environment
@@ -447,9 +447,8 @@ def test_wrong_questions_end_with_a_reason(made: Path, tmp_path: Path) -> None:
 
 def test_trails_for_the_report(made: Path, tmp_path: Path) -> None:
     (one, *_) = rows(made, "SELECT rollout_id FROM train_row WHERE used AND step = 2")
-    found = trails(made, [one["rollout_id"], "unknown"])
-    assert list(found) == [one["rollout_id"]] and "in update step-2" in found[one["rollout_id"]]
-    assert trails(tmp_path, ["x"]) == {}
+    assert "in update step-2" in trail_in(made, one["rollout_id"])
+    assert trail_in(made, "unknown") == trail_in(tmp_path, "x") == ""
 
 
 def test_the_report_shows_a_transcripts_rows_and_update(made: Path) -> None:
