@@ -29,8 +29,8 @@ from agl_plugin.audit.facts import (
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.options import TrainerOptions
 from agl_plugin.run.health import Health
-from agl_plugin.run.resampling import Places, is_flat
-from agl_plugin.run.statistics import of_rollouts, reward_by_agent
+from agl_plugin.run.resampling import Places
+from agl_plugin.run.statistics import of_groups, of_rollouts, reward_by_agent
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.run.tracking import tracking_of
 from agl_plugin.update.batch import Batch
@@ -39,7 +39,6 @@ from agl_plugin.update.rules import Updated
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
-from foundation.rollout_keys import told_tools
 from foundation.versions import versions
 from sql_agent.local.rollouts import Played, rewards_of
 
@@ -101,7 +100,8 @@ class Notes:
         """A step, after its update. Raises RunError where health ends the run."""
         seconds = time.monotonic() - self._began_s
         phases = self._watch.phases(self._timers, seconds=seconds)
-        stats = statistics_of(played) | _groups(played, places)
+        stats = statistics_of(played) | of_groups(rewards_of(played).values())
+        stats |= {"resampled_groups": places.tried, "replaced_groups": places.replaced}
         figures: dict[str, Any] = {f"rollout/{name}": value for name, value in stats.items()}
         figures |= {**metrics, "training/reward": stats["reward_mean"]}
         figures |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
@@ -152,29 +152,6 @@ def statistics_of(played: Sequence[Played]) -> dict[str, float]:
     by_agent = reward_by_agent((episode.row, episode.reward) for episode in played)
     scored = [(episode.reward, episode.row) for episode in played if episode.reward is not None]
     return {**of_rollouts(scored, n_rollouts=len(played), unscored=counts), **by_agent}
-
-
-def _groups(played: Sequence[Played], places: Places) -> dict[str, float]:
-    groups = rewards_of(played).values()
-    return {
-        "groups": len(groups),
-        "zero_variance_groups": sum(map(is_flat, groups)),
-        "groups_too_small": sum(len(rewards) < 2 for rewards in groups),
-        "resampled_groups": places.tried,
-        "replaced_groups": places.replaced,
-    }
-
-
-def no_group(step: int, played: Sequence[Played]) -> str:
-    """Why a step has nothing to learn from, for people."""
-    counts = Counter(episode.row["unscored"] or "scored" for episode in played)
-    reason = next((episode.row["reason"] for episode in played if episode.row["unscored"]), "")
-    tools = told_tools(episode.row for episode in played)
-    broken = f"Tools broke: {tools}. " if tools else ""
-    return (
-        f"step {step}: no question has two scored rollouts to compare; rollouts by fate: {dict(counts)}. "
-        f"{broken}The first reason: {reason or 'none given'}. rollouts.jsonl has them all"
-    )
 
 
 def _left_out(played: Sequence[Played], places: Places, batch: Batch) -> dict[str, str]:

@@ -30,13 +30,12 @@ from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import AgentTree, DataConfig
 from sql_agent.data.dataset import to_row
-from sql_agent.errors import Fault
 from sql_agent.local.endpoint import PolicyEndpoint, Sampled
 from sql_agent.local.sampling import Sampler
 from sql_agent.records import Episode, Question, Reward, rollout_record
 from sql_agent.scoring.groups import grader_of
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.scoring.reward import reward_of_fault, score
+from sql_agent.scoring.reward import graded
 
 Mode = Literal["train", "val"]
 PATIENCE = 0.25  # the others must not run out of time for one that hangs; nobody is done before it anyway
@@ -142,12 +141,10 @@ class Player:
         rollout = self._config.rollout
         llm = self._endpoint.of_rollout(name).sampled(rollout if mode == "train" else rollout.validation)
         llm = dataclasses.replace(llm, seeds=call_seeds(seed))
-        work = self._scored(name, question, llm, in_group=mode == "train")
+        scoring = dataclasses.replace(self._scoring, in_group=mode == "train")
+        work = graded(self._episode(name, question, llm), question, scoring)
         try:
             episode, reward = await within(work, limit_s=rollout.rollout_timeout_s)
-        except Fault as fault:
-            logger.warning("rollout of question %s is unscored: %s", question.id, fault)
-            episode, reward = None, reward_of_fault(fault)
         except Overdue as exc:
             self._endpoint.over(name)
             reason = f"rollout.rollout_timeout_s = {rollout.rollout_timeout_s:g} is over; {exc}"
@@ -157,14 +154,11 @@ class Player:
             episode, reward = None, Reward(unscored="agent_error", explanation=f"{type(exc).__name__}: {exc}"[:500])
         return rollout_record(question, episode, reward).model_dump()
 
-    async def _scored(
-        self, name: str, question: Question, llm: LLMEndpoint, *, in_group: bool
-    ) -> tuple[Episode, Reward]:
+    async def _episode(self, name: str, question: Question, llm: LLMEndpoint) -> Episode:
         try:
-            episode = await self._runner.run(question, llm)
+            return await self._runner.run(question, llm)
         finally:
             self._endpoint.over(name)
-        return episode, await score(episode, dataclasses.replace(self._scoring, in_group=in_group))
 
     def _graded(self, played: list[Played]) -> list[Played]:
         for group in {rollout.group for rollout in played if rollout.row["unscored"] == AWAITS_GROUP}:
