@@ -51,23 +51,30 @@ class Backend(StrEnum):
 
 
 @dataclass(frozen=True)
-class Flags:
-    """The command line of `agentgrpo train`. What is None says nothing."""
+class RunFlags:
+    """What the commands that train share. What is None says nothing."""
 
-    backend: Annotated[Backend, Option(help="verl: Ray, vLLM and a store; local: one process")] = Backend.verl
-    recipe: Annotated[str, Option(help="a folder of recipes/, or a TOML file (default: smoke_cpu or qwen3_0_6b)")] = ""
+    recipe: Annotated[str, Option(help="a folder of recipes/, or a TOML file (default: by command and device)")] = ""
     set_: Annotated[
         list[str] | None, Option("--set", metavar="KEY=VALUE", help="set any key, e.g. optim.lr=2e-6; may be repeated")
     ] = None
     model: Annotated[
         str | None, Option(help="model folder or hub name (default: the recipe's; the tiny policy on a CPU)")
     ] = None
+    lora: Annotated[bool, Option("--lora", help=f"train LoRA adapters (rank {DEFAULT_LORA_RANK} unless given)")] = False
+    lora_rank: Annotated[int | None, Option(help="rank of the adapters; implies --lora")] = None
+    debug: Annotated[bool, Option("--debug", help="DEBUG log, and everything on the console")] = False
+
+
+@dataclass(frozen=True)
+class Flags(RunFlags):
+    """The command line of `agentgrpo train`."""
+
+    backend: Annotated[Backend, Option(help="verl: Ray, vLLM and a store; local: one process")] = Backend.verl
     data: Annotated[
         str | None, Option(help="training questions: .parquet, .jsonl, .csv (default: data/train.parquet)")
     ] = None
     val_data: Annotated[str | None, Option(help="validation questions (default: data/val.parquet)")] = None
-    lora: Annotated[bool, Option("--lora", help=f"train LoRA adapters (rank {DEFAULT_LORA_RANK} unless given)")] = False
-    lora_rank: Annotated[int | None, Option(help="rank of the adapters; implies --lora")] = None
     lora_adapter_path: Annotated[str | None, Option(help="adapter to continue from; implies --lora")] = None
     ci: Annotated[bool, Option("--ci", help=f"at most {CI_STEPS} steps")] = False
     ci_fast: Annotated[bool, Option("--ci-fast", help="one small step, then validation (implies --ci)")] = False
@@ -106,7 +113,6 @@ class Flags:
     ] = None
     weave: Annotated[bool, Option("--weave", hidden=True)] = False
     llm_proxy: Annotated[bool, Option("--llm-proxy", hidden=True)] = False  # it is always there
-    debug: Annotated[bool, Option("--debug", help="DEBUG log, and everything on the console")] = False
 
     @property
     def is_local(self) -> bool:
