@@ -63,20 +63,9 @@ def reward_of(rollouts: list[RunRecord]) -> dict[str, Any]:
     scored = grouped((row for row in rollouts if not row.unscored), lambda row: row.question_id)
     rewards = [[row.reward for row in rows if row.reward is not None] for rows in scored.values()]
     estimated = estimate([statistics.fmean(of_question) for of_question in rewards if of_question])
-    return (
-        {"questions": estimated.n, "reward_mean": estimated.mean, "reward_ci95": [estimated.low, estimated.high]}
-        if estimated.n
-        else {}
-    )
-
-
-def reward_by_agent(rollouts: list[RunRecord]) -> dict[str, dict[str, float | None]]:
-    """Training rollouts and their mean reward by agent; {} where no row names one."""
-    table: dict[str, dict[str, float | None]] = {}
-    for name, rows in by_agent(rollouts).items():
-        scored = [row.reward for row in rows if row.reward is not None and not row.unscored]
-        table[name] = {"rollouts": len(rows), "scored": len(scored), "reward_mean": _mean(scored)}
-    return table
+    if not estimated.n:
+        return {}
+    return {"questions": estimated.n, "reward_mean": estimated.mean, "reward_ci95": [estimated.low, estimated.high]}
 
 
 def _loss(row: dict[str, Any]) -> float | None:
@@ -111,8 +100,6 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "triplets": sum(len(r.response_tokens) for r in scored),
         "reward_mean": _mean([r.reward for r in scored if r.reward is not None]),
         "reward_parts": {name: statistics.fmean(values) for name, values in parts.items()},
-        "reward_by_agent": reward_by_agent(rollouts),
-        "reward_first_step": train[0].get("rollout/reward_mean") if train else None,
         "reward_last_step": train[-1].get("rollout/reward_mean") if train else None,
         "zero_variance_groups": _total(train, "rollout/zero_variance_groups"),
         "groups": _total(train, "rollout/groups"),
@@ -120,10 +107,8 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "loss": _loss(train[-1]) if train else None,
         "loss_first_step": _loss(train[0]) if train else None,
         "weights_changed": any(m for m in moved if m),
-        "updates_skipped": _total(train, "actor/updates_skipped"),
         "warnings": [text for row in train for text in row.get("warnings", [])],
         "judge_usage": judge_usage(everything),
-        "stop_reasons": dict(Counter(r.stop_reason for r in rollouts)),
         "validation": [_validation(row, everything) for row in vals],
         "best": _best(run_dir, everything),
         "seconds": _seconds(metrics, total_s=total_s),
