@@ -15,20 +15,17 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from agl_plugin.audit.facts import Seen
 from agl_plugin.audit.stored import StoredRollout
-from agl_plugin.run.curriculum import CurriculumRules
-from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.update.rows import Turn
 from foundation.background import Overdue, within
 from foundation.rollout_keys import AWAITS_GROUP, TIMED_OUT, RunKeys
 from foundation.seeds import call_seeds, rollout_seed
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import AgentTree, DataConfig
+from sql_agent.config import AgentTree
 from sql_agent.data.dataset import to_row
 from sql_agent.local.endpoint import PolicyEndpoint, Sampled
 from sql_agent.local.sampling import Sampler
@@ -63,23 +60,6 @@ class Played:
 def as_played(rollouts: Sequence[StoredRollout]) -> list[Played]:
     """Stored rollouts in the place of played ones."""
     return [Played(rollout.record["group"], rollout.record, rollout.turns, seen=rollout.seen) for rollout in rollouts]
-
-
-def order_of(
-    data: DataConfig,
-    questions: Sequence[Question],
-    *,
-    n: int,
-    curriculum: CurriculumRules | None = None,
-    resume: str = "",
-) -> QuestionOrder:
-    """Which `n` questions each step asks, as the checkpoint left it where the run goes on from one."""
-    rows = [to_row(question) for question in questions]
-    weights = [file.weight for file in data.train_files]
-    order = QuestionOrder(rows, n=n, seed=data.seed, weights=weights, curriculum=curriculum)
-    if resume:
-        order.load(Path(resume))
-    return order
 
 
 class Player:

@@ -173,7 +173,7 @@ def fit(plan: TunePlan, terminal: Console) -> None:
     config = plan.config
     with light_trl(config.logging.trackers):
         from sql_agent.tuning.models import load_model, lora_of
-        from sql_agent.tuning.trainers import dpo_trainer, sft_trainer
+        from sql_agent.tuning.trainers import trainer_of
         from sql_agent.tuning.watch import Stop, Watch
 
     keep_freed_memory()
@@ -181,12 +181,9 @@ def fit(plan: TunePlan, terminal: Console) -> None:
     arguments = trl_arguments(config.tune, config.trainer, config.logging, **folders, steps=plan.steps)
     lora = lora_of(config.model) if config.model.lora_rank and not config.trained_adapter else None
     model = load_model(config.model, plan.model, adapter=config.trained_adapter)
-    make: Any = sft_trainer if config.method == "sft" else dpo_trainer
-    if config.method == "dpo" and config.dpo.loss == "kto":
-        from sql_agent.tuning.unpaired import kto_trainer as make
     with Stop() as stop:
         order = {"epochs": config.passes, "seed": config.data.seed}
-        trainer = make(model, plan.tokenizer, plan.rows, arguments=arguments, lora=lora, **order)
+        trainer = trainer_of(config.tune, model, plan.tokenizer, plan.rows, arguments=arguments, lora=lora, **order)
         trainer.kept = config.trainer.keep_checkpoints
         trainer.add_callback(Watch(plan.run_dir, terminal, stop, saves=config.trainer.save_every > 0))
         resume = config.trainer.resume

@@ -20,6 +20,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 from trl.trainer.dpo_config import DPOConfig
+from trl.trainer.kto_config import KTOConfig
 from trl.trainer.sft_config import SFTConfig
 from typer.testing import CliRunner
 
@@ -37,11 +38,11 @@ from sql_agent.serving.checkpoints import own_checkpoint
 from sql_agent.tiny_policy.build import app as build_app
 from sql_agent.tiny_policy.demonstrations import app as demonstrations_app
 from sql_agent.training.verl_config import flatten
+from sql_agent.tuning import trainers
 from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.encoding import Encoded
 from sql_agent.tuning.models import load_model
-from sql_agent.tuning.trainers import alike, dpo_trainer
-from sql_agent.tuning.unpaired import KTOConfig, kto_trainer
+from sql_agent.tuning.trainers import alike
 from tests.fsdp_shards import policy
 from tests.typed import status_of
 
@@ -238,9 +239,8 @@ def trainer_of(loss: str, model: Path, tokenizer: Any, tmp_path: Path) -> Any:
     arguments = trl_arguments(
         config.tune, config.trainer, config.logging, run_dir=tmp_path, checkpoints=tmp_path / "checkpoints", steps=1
     )
-    make: Any = kto_trainer if loss == "kto" else dpo_trainer
-    loaded = load_model(config.model, model)
-    trainer = make(loaded, tokenizer, PAIRS, arguments=arguments, lora=None, epochs=1, seed=0)
+    given = {"arguments": arguments, "lora": None, "epochs": 1, "seed": 0}
+    trainer = trainers.trainer_of(config.tune, load_model(config.model, model), tokenizer, PAIRS, **given)
     with torch.no_grad():
         for n, weight in enumerate(trainer.model.parameters()):
             weight += 0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(n))
@@ -313,8 +313,10 @@ def test_the_supervised_loss_is_over_the_masked_tokens_alone(run: Run, model: Pa
 def test_rows_of_like_length_share_a_batch() -> None:
     lengths = [17 * n % 101 for n in range(100)]
     order = random.Random(1).sample(range(100), 100) + random.Random(2).sample(range(100), 100)
-    found = alike(order, lengths, batch_rows=4, rng=random.Random(3))
-    assert sorted(found) == sorted(order) and found == alike(order, lengths, batch_rows=4, rng=random.Random(3))
+    found = trainers.alike(order, lengths, batch_rows=4, rng=random.Random(3))
+    assert sorted(found) == sorted(order) and found == trainers.alike(
+        order, lengths, batch_rows=4, rng=random.Random(3)
+    )
     assert sorted(found[:32]) == sorted(order[:32]) and found[:32] != sorted(found[:32], key=lambda n: lengths[n])
 
     def padded(rows: list[int]) -> int:
