@@ -63,21 +63,18 @@ class Notes:
         return self._health.weights_are_finite
 
     def begin(self) -> None:
-        """A step or a validation begins."""
         self._watch.clear()
         self._timers.clear()
         self._began_s = time.monotonic()
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Note the seconds of a part of the step."""
         began = time.monotonic()
         with self._watch.measure(name):
             yield
         self._timers[name] = time.monotonic() - began
 
     def played(self, played: Sequence[Played], *, step: int, mode: str) -> None:
-        """The rollouts of a step or a validation."""
         append_lines(self._run_dir / run_folder.ROLLOUTS, [episode.row for episode in played])
         for kind, start, end in (part for episode in played for part in episode.row.get("timeline", [])):
             self._watch.add(kind, start, end)
@@ -127,7 +124,6 @@ class Notes:
         self._write("probe", 0, figures)
 
     def saved(self, step: int) -> None:
-        """A checkpoint."""
         if self._audit:
             place = f"{run_folder.CHECKPOINTS}/global_step_{step}"
             self._audit.add(lambda: checkpoint_rows(step, place), step=step)
@@ -155,7 +151,6 @@ def statistics_of(played: Sequence[Played]) -> dict[str, float]:
 
 
 def _left_out(played: Sequence[Played], places: Places, batch: Batch) -> dict[str, str]:
-    """Why rollouts are not in the batch."""
     there = {rollout for rollout, _ in batch.rows}
     missing = [episode for episode in played if episode.row["rollout_id"] not in there]
     why = {True: SMALL, False: REPLACED}

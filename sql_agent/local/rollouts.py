@@ -58,13 +58,10 @@ class Played:
 
 
 def as_played(rollouts: Sequence[StoredRollout]) -> list[Played]:
-    """Stored rollouts in the place of played ones."""
     return [Played(rollout.record["group"], rollout.record, rollout.turns, seen=rollout.seen) for rollout in rollouts]
 
 
 class Player:
-    """Plays the rollouts of a step at once."""
-
     def __init__(self, config: AgentTree, endpoint: PolicyEndpoint, scoring: ScoringContext, *, seed: int) -> None:
         self._config, self._endpoint, self._scoring, self._seed = config, endpoint, scoring, seed
         # A call waits here while those of all other rollouts are sampled, so it has the time that its rollout has.
@@ -166,7 +163,6 @@ def _keys(name: str, sampled: Sampled, record: dict[str, Any], place: dict[str, 
 
 
 def rewards_of(played: Sequence[Played]) -> dict[str, list[float]]:
-    """The rewards of each group's scored rollouts."""
     by_group: dict[str, list[float]] = {}
     for rollout in played:
         if rollout.reward is not None:

@@ -54,7 +54,6 @@ class Wanted:
 
     @property
     def conditions(self) -> list[tuple[str, dict[str, Any]]]:
-        """SQL with its named values."""
         exact, part = {"question": self.question}, {"part": f"%{_literal(self.question)}%"}
         given: list[tuple[object, str, dict[str, Any]]] = [
             (self.min_reward is not None, "reward >= :low AND unscored = ''", {"low": self.min_reward}),
@@ -89,7 +88,6 @@ def find(connection: sqlite3.Connection, wanted: Wanted, *, limit: int) -> list[
 
 
 def steps(connection: sqlite3.Connection) -> list[Row]:
-    """Each step and validation with its counts and its update."""
     return [dict(row) for row in connection.execute(STEPS)]
 
 
@@ -100,7 +98,6 @@ def agents(connection: sqlite3.Connection) -> list[Row]:
 
 
 def reasons(connection: sqlite3.Connection) -> dict[str, int]:
-    """Reasons of unscored rollouts, with how many there are."""
     return {row["unscored"]: row["n"] for row in connection.execute(REASONS)}
 
 

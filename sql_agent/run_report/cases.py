@@ -57,8 +57,6 @@ class Standing:
 
 @dataclass(frozen=True)
 class Compared:
-    """A question's scored entries on both sides."""
-
     before: list[Entry]
     after: list[Entry]
 
@@ -104,7 +102,6 @@ def sides(run: RunData) -> tuple[str, list[Entry], list[Entry]]:
 
 
 def compared(run: RunData) -> list[Compared]:
-    """The questions that were scored on both sides."""
     _, before, after = sides(run)
     old, new = _by_question(before), _by_question(after)
     return [Compared(old[key], new[key]) for key in old if key in new]

@@ -72,7 +72,6 @@ def seconds(run: RunData) -> list[Fact]:
 
 
 def versions(run: RunData) -> list[Fact]:
-    """Package and version, as the run recorded them."""
     return [(str(k)[:80], cut(v, 80)) for k, v in list(tree(run.summary.get("versions")).items())[:60]]
 
 

@@ -46,13 +46,11 @@ class Entry:
     agent: str = ""
 
     def line(self) -> bytes:
-        """The line of its file, read again."""
         with self.file.open("rb") as file:
             file.seek(self.offset)
             return file.readline()
 
     def record(self) -> RolloutRecord:
-        """The whole record."""
         return RolloutRecord.model_validate_json(self.line())
 
     def trail(self) -> str:

@@ -80,7 +80,6 @@ def _note(key: str, after: Figures, before: Figures | None) -> str:
 
 
 def _tasks(old: dict[str, TaskFigures], new: dict[str, TaskFigures]) -> list[Headline]:
-    """The reward by task type, or by agent."""
     rewards = {task: figures.measures["reward"] for task, figures in list(new.items())[:MOST_TASKS]}
     return [
         Headline(task, f"{after.n} questions", after, _known(old[task].measures["reward"] if task in old else None))

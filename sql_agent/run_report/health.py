@@ -17,8 +17,6 @@ MOST_OTHERS, MOST_WARNINGS, WARNING_CHARS = 12, 20, 400
 
 
 class Measure(NamedTuple):
-    """One sign of a healthy run."""
-
     title: str
     about: str
     unit: Unit = "number"
@@ -92,6 +90,5 @@ def _title(key: str) -> str:
 
 
 def warnings(run: RunData) -> list[str]:
-    """What the run warned of, in the order of the steps."""
     texts = [cut(text, WARNING_CHARS) for row in run.rows("train") for text in items(row.get("warnings"))]
     return texts[:MOST_WARNINGS]

@@ -66,8 +66,6 @@ class Group:
 
 
 class LiveRun:
-    """A run folder, read on as it grows."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.forget()
@@ -166,8 +164,6 @@ def _groups(rollouts: list[Entry]) -> list[Group]:
 
 
 class LiveView:
-    """The routes over one run."""
-
     def __init__(self, folder: Path) -> None:
         self._live = LiveRun(folder)
         self._one = asyncio.Lock()  # one reader of the files at a time

@@ -38,8 +38,6 @@ PHASE_COLOR = {**dict(PHASES.values()), REST: 9}
 
 @dataclass(frozen=True)
 class Series:
-    """A measure over the steps."""
-
     name: str
     title: str
     about: str
@@ -57,7 +55,6 @@ class Series:
 
     @property
     def range(self) -> str:
-        """From the smallest to the largest value."""
         return f"{self.shown(min(self.values))} to {self.shown(max(self.values))}"
 
     def shown(self, value: float) -> str:
@@ -80,7 +77,6 @@ def per(run: RunData) -> str:
 
 
 def step_of(group: list[Tree]) -> int:
-    """The step that a bin is drawn at: its last."""
     return int(group[-1]["step"])
 
 
@@ -97,7 +93,6 @@ def over_steps(rows: list[Tree], metric: str) -> tuple[list[int], list[float]]:
 
 
 def reward_parts(run: RunData) -> dict[str, Series]:
-    """Each part of the training reward over the steps."""
     rows = run.rows("train")
     prefix = "rollout/reward_parts/"
     names = list(dict.fromkeys(key.removeprefix(prefix) for row in rows for key in row if key.startswith(prefix)))
@@ -106,7 +101,6 @@ def reward_parts(run: RunData) -> dict[str, Series]:
 
 
 def training_reward(run: RunData) -> Series:
-    """The mean reward of the training rollouts, sampled at the training temperature."""
     points = over_steps(run.rows("train"), "rollout/reward_mean")
     return Series("reward", "training", "", "number", *points)
 

@@ -47,7 +47,6 @@ class Chart:
 
     @property
     def svg(self) -> dict[str, str]:
-        """The picture by size."""
         sizes = plots.SIZES.items()
         return {size: plots.picture(self.draw, points, name=f"{self.name}-{size}") for size, points in sizes}
 
@@ -62,7 +61,6 @@ class Page:
 
 
 def build(run: RunData) -> Page:
-    """The charts of a run."""
     charts = [chart for chart in (_reward(run), _parts(run), _pools(run), _loss(run), _time(run)) if chart]
     panels = [
         (series, plots.picture(plots.line(series), plots.SMALL, name=f"health{n}"))
@@ -193,13 +191,11 @@ def interval(estimate: Estimate | None, *, sign: bool = False) -> str:
 
 
 def scale(shown: list[Headline]) -> float:
-    """The right end of the bars."""
     values = [v for h in shown for e in (h.before, h.after) if e for v in (e.mean, e.high) if not math.isnan(v)]
     return max([BONUS_TOP, *values])
 
 
 def percent(value: float, top: float) -> str:
-    """A place on a bar."""
     return f"{min(100.0, max(0.0, 100 * value / top)):.2f}%"
 
 

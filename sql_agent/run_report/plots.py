@@ -27,8 +27,6 @@ PAPER_SERIES += ["#8390a3"]
 
 @dataclass(frozen=True)
 class Ink:
-    """The colours that a figure is drawn with."""
-
     ink: str
     muted: str
     grid: str
@@ -58,7 +56,6 @@ def figure(size: tuple[int, int], *, dpi: int = 72) -> Iterator[Any]:
 
 
 def picture(draw: Draw, points: tuple[int, int], *, name: str) -> str:
-    """A figure of so many points as an SVG element."""
     with figure(points) as drawn:
         draw(drawn.subplots(), SCREEN)
         return svg.inline(drawn, name=name)
@@ -175,7 +172,6 @@ def phases(steps: list[int], seconds: dict[str, list[float]]) -> Draw:
 
 
 def line(series: Series) -> Draw:
-    """One health measure."""
 
     def draw(axes: Any, ink: Ink) -> None:
         scale = 100.0 if series.unit == "percent" else 1.0

@@ -61,7 +61,6 @@ class GrpoPlan(Plan):
     probed: list[FieldProbe] = field(default_factory=list)
 
     def facts(self) -> dict[str, Any]:
-        """What the summary says of it, whatever happens."""
         data = self.config.data
         return {
             **super().facts(),
@@ -78,7 +77,6 @@ class GrpoPlan(Plan):
 
     @property
     def _stored(self) -> dict[str, Any]:
-        """Of the run whose stored rollouts are learned from; {} where they are played."""
         if not (source := self.trainer.from_store):
             return {}
         return {"source": source["folder"], "fingerprint": source["sha256"][:16], "questions": len(self.train)}

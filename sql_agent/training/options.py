@@ -44,8 +44,6 @@ KEYS = {
 
 
 class Backend(StrEnum):
-    """What trains."""
-
     verl = "verl"
     local = "local"
 
@@ -68,8 +66,6 @@ class RunFlags:
 
 @dataclass(frozen=True)
 class Flags(RunFlags):
-    """The command line of `agentgrpo train`."""
-
     backend: Annotated[Backend, Option(help="verl: Ray, vLLM and a store; local: one process")] = Backend.verl
     data: Annotated[
         str | None, Option(help="training questions: .parquet, .jsonl, .csv (default: data/train.parquet)")
@@ -116,12 +112,10 @@ class Flags(RunFlags):
 
     @property
     def is_local(self) -> bool:
-        """True for one process."""
         return self.backend == Backend.local
 
 
 def command_line_tree(flags: Flags) -> dict[str, Any]:
-    """The configuration tree that the flags mean."""
     pairs = [(key, getattr(flags, name)) for name, key in KEYS.items() if getattr(flags, name) is not None]
     if flags.trajectory_level:
         pairs.append(("rollout.level", "trajectory"))

@@ -40,7 +40,6 @@ class Plan:
     steps: int
 
     def facts(self) -> dict[str, Any]:
-        """What the summary says of it, whatever happens."""
         config = self.config
         return {
             "recipe": config.recipe,

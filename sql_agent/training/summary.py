@@ -53,7 +53,6 @@ def _best(run_dir: Path, everything: list[RunRecord]) -> dict[str, Any]:
 
 
 def by_agent(rollouts: list[RunRecord]) -> dict[str, list[RunRecord]]:
-    """The rollouts of each agent; {} where no row names one."""
     groups = sorted(grouped(rollouts, lambda row: row.agent).items())
     return {name or DEFAULT: rows for name, rows in groups} if any(name for name, _ in groups) else {}
 
@@ -69,7 +68,6 @@ def reward_of(rollouts: list[RunRecord]) -> dict[str, Any]:
 
 
 def _loss(row: dict[str, Any]) -> float | None:
-    """The loss of a step, of GRPO or of TRL."""
     return row.get("actor/pg_loss", row.get("train/loss"))
 
 
@@ -142,7 +140,6 @@ def _seconds(metrics: list[dict[str, Any]], *, total_s: float) -> dict[str, floa
 
 
 def number(value: float | None) -> str:
-    """A figure for people."""
     return "-" if value is None else f"{value:.4g}"
 
 
@@ -162,7 +159,6 @@ def _validations_by_agent(validation: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def best_text(best: dict[str, Any]) -> str:
-    """The best checkpoint for people."""
     low, high = best.get("reward_ci95", (None, None))
     steps = " and ".join(map(str, best["validated_at"]))
     ended = "; the run ended because it got no better (trainer.early_stop)" if best["ended"] else ""
@@ -183,7 +179,6 @@ def told(summary: dict[str, Any]) -> dict[str, str]:
 
 
 def _of_rollouts(summary: dict[str, Any]) -> dict[str, str]:
-    """What a GRPO run has of its own."""
     unscored, late = _counted(summary["unscored"]) or "none", _counted(summary["late_calls"])
     parts = " + ".join(f"{k} {v:.3f}" for k, v in summary["reward_parts"].items())
     rows = {
@@ -213,7 +208,6 @@ def _of_rollouts(summary: dict[str, Any]) -> dict[str, str]:
 
 
 def _of_files(summary: dict[str, Any]) -> dict[str, str]:
-    """What a run with TRL has of its own."""
     data, tokens = summary["data"]["train"], summary["tokens"]
     left_out = ", ".join(f"{n} x {reason}" for reason, n in data["left_out"].items())
     return {
