@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from foundation.console import duration
-from sql_agent.config import known_keys
+from sql_agent.config import flatten, known_keys
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.plain import Tree, cut, number, text, tree
 from sql_agent.training.probe import FieldProbe, findings
 from sql_agent.training.summary import told
 
-VALUE_CHARS, ERROR_CHARS, MOST_KEYS, DEEPEST = 300, 4000, 400, 5
+VALUE_CHARS, ERROR_CHARS, MOST_KEYS = 300, 4000, 400
 COLOR = re.compile(r"\x1b\[[\d;]*m")
 Fact = tuple[str, str]
 
@@ -79,19 +78,11 @@ def settings(run: RunData) -> dict[str, list[Setting]]:
     """The configuration by section, in the order of the file."""
     defaults = {key: field.default for key, field in known_keys().items()}
     by_section: dict[str, list[Setting]] = {}
-    for key, value in list(_leaves(run.config))[:MOST_KEYS]:
+    for key, value in list(flatten(run.config).items())[:MOST_KEYS]:
         changed = key in defaults and defaults[key] != value
         setting = Setting(cut(key, 100), _written(value), _written(defaults[key]) if changed else None)
         by_section.setdefault(cut(key.rpartition(".")[0], 100) or "run", []).append(setting)
     return by_section
-
-
-def _leaves(node: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in node.items():
-        if isinstance(value, dict) and value and prefix.count(".") < DEEPEST:
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _written(value: Any) -> str:

@@ -16,6 +16,7 @@ import torch
 from rich.console import Console
 from transformers import TrainerCallback
 
+from agl_plugin.update.fingerprint import sampled
 from foundation import run_folder
 from foundation.console import LINE_EVERY_S, duration
 from foundation.errors import RunError
@@ -33,7 +34,6 @@ NAMES = {
     "logps/chosen": "train/log_prob_chosen",
     "logps/rejected": "train/log_prob_rejected",
 }
-PROBED = 1000  # weights of each tensor that are looked at for changes
 
 
 class Stop:
@@ -71,7 +71,7 @@ class Watch(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         self._began = self._step_began = time.monotonic()
-        self._probe = probe(model)
+        self._probe = sampled(model.parameters())
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._stop.asked or state.global_step >= state.max_steps:
@@ -82,7 +82,7 @@ class Watch(TrainerCallback):
     ) -> None:
         if not logs or "loss" not in logs:
             return
-        now, probed = time.monotonic(), probe(model)
+        now, probed = time.monotonic(), sampled(model.parameters())
         metrics = {name: float(logs[key]) for key, name in NAMES.items() if key in logs}
         changed = float((probed != self._probe).float().mean())
         self._write("train", state, now - self._step_began, {**metrics, "actor/weights_changed_share": changed})
@@ -117,9 +117,3 @@ class Watch(TrainerCallback):
         self._terminal.print(
             f"step {step}/{last}  loss {metrics['train/loss']:.4f}{text}  grad {norm:.3g}  ETA {duration(left_s)}"
         )
-
-
-def probe(model: Any) -> torch.Tensor:
-    """The first PROBED weights of each tensor that is trained."""
-    parts = [p.detach().flatten()[:PROBED].float().cpu() for p in model.parameters() if p.requires_grad]
-    return torch.cat(parts)

@@ -32,7 +32,7 @@ from benchmarks.audit import ASKED, measure
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import read_lines
-from sql_agent.run_audit.search import FOUND, trail_in
+from sql_agent.run_audit.search import FOUND, condition, trail_in
 from sql_agent.run_report import cases
 from sql_agent.run_report.folder import read_run
 from sql_agent.run_report.page import environment
@@ -464,10 +464,8 @@ def test_many_rollouts_are_searched_through_indices(tmp_path: Path) -> None:
     assert all(seconds >= 0 for seconds in measure(tmp_path, n_rollouts=300)["query_seconds"].values())
     with closing(schema.opened(tmp_path)) as connection:
         for name, wanted in ASKED.items():
-            conditions = wanted.conditions
-            query = f"EXPLAIN QUERY PLAN {FOUND} WHERE {' AND '.join(sql for sql, _ in conditions)} LIMIT 50"
-            values = {key: value for _, more in conditions for key, value in more.items()}
-            plan = [row["detail"] for row in connection.execute(query, values)]
+            query = f"EXPLAIN QUERY PLAN {FOUND} WHERE {condition(wanted)} LIMIT 50"
+            plan = [row["detail"] for row in connection.execute(query, wanted)]
             scans = [line for line in plan if line.startswith("SCAN") and "question" not in line]
             assert scans == [], (name, plan)
 
