@@ -45,18 +45,9 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How a question does: mean rewards before and after (None where there is no such side), and of how many trials."""
-
-    record: RolloutRecord
-    where: str
-    before: float | None
-    after: float
-    n: int
-
-
-@dataclass(frozen=True)
 class Compared:
+    """A question's scored entries on both sides; none before where training alone is looked at."""
+
     before: list[Entry]
     after: list[Entry]
 
@@ -71,6 +62,15 @@ class Compared:
     @property
     def change(self) -> float:
         return self.new - self.old
+
+    @property
+    def record(self) -> RolloutRecord:
+        return self.after[0].record()
+
+    @property
+    def where(self) -> str:
+        first = self.after[0]
+        return first.split or (f"step {first.step}" if first.side == "train" else "validation")
 
 
 def _mean(entries: list[Entry]) -> float:
@@ -167,20 +167,12 @@ def _group(members: list[Entry]) -> Case:
     )
 
 
-def standings(run: RunData) -> tuple[list[Standing], list[Standing]]:
+def standings(run: RunData) -> tuple[list[Compared], list[Compared]]:
     """The most improved and the worst questions, at most MOST_STANDINGS each; of training where nothing is compared."""
-    questions = compared(run)
-    if questions:
-        best = sorted((q for q in questions if q.change > CLEAR), key=lambda q: -q.change)[:MOST_STANDINGS]
-        worst = sorted(questions, key=lambda q: (q.new, q.change))[:MOST_STANDINGS]
-        return [_standing(q.after, q.before) for q in best], [_standing(q.after, q.before) for q in worst]
+    if questions := compared(run):
+        best = sorted((q for q in questions if q.change > CLEAR), key=lambda q: -q.change)
+        return best[:MOST_STANDINGS], sorted(questions, key=lambda q: (q.new, q.change))[:MOST_STANDINGS]
     entries = run.trials or [entry for entry in run.rollouts if entry.side == "train"]
     last = max((entry.step for entry in entries), default=0)
     recent = _by_question(entry for entry in entries if entry.step >= last * 2 // 3)
-    return [], [_standing(group, []) for group in sorted(recent.values(), key=_mean)[:MOST_STANDINGS]]
-
-
-def _standing(entries: list[Entry], before: list[Entry]) -> Standing:
-    first = entries[0]
-    where = first.split or (f"step {first.step}" if first.side == "train" else "validation")
-    return Standing(first.record(), where, _mean(before) if before else None, _mean(entries), len(entries))
+    return [], [Compared([], group) for group in sorted(recent.values(), key=_mean)[:MOST_STANDINGS]]

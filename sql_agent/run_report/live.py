@@ -8,9 +8,9 @@ again; what a model wrote is escaped, and the page may ask this address alone. O
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
+import threading
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,22 +166,22 @@ def _groups(rollouts: list[Entry]) -> list[Group]:
 class LiveView:
     def __init__(self, folder: Path) -> None:
         self._live = LiveRun(folder)
-        self._one = asyncio.Lock()  # one reader of the files at a time
+        self._one = threading.Lock()  # one reader of the files at a time: Starlette answers in threads
 
-    async def _page(self, _: Request) -> Response:
-        async with self._one:
-            return HTMLResponse(await asyncio.to_thread(self._live.page))
+    def _page(self, _: Request) -> Response:
+        with self._one:
+            return HTMLResponse(self._live.page())
 
-    async def _now(self, request: Request) -> Response:
-        async with self._one:
-            body = await asyncio.to_thread(self._live.now, request.query_params.get("q", "")[:200].strip())
+    def _now(self, request: Request) -> Response:
+        with self._one:
+            body = self._live.now(request.query_params.get("q", "")[:200].strip())
             return HTMLResponse(body, headers={"X-Page": self._live.version})
 
-    async def _transcripts(self, request: Request) -> Response:
+    def _transcripts(self, request: Request) -> Response:
         try:
             numbers = [int(n) for n in request.query_params.getlist("n")]
-            async with self._one:
-                return HTMLResponse(await asyncio.to_thread(self._live.transcripts, numbers))
+            with self._one:
+                return HTMLResponse(self._live.transcripts(numbers))
         except (ValueError, IndexError):
             return JSONResponse({"detail": "n must be numbers of rollouts"}, status_code=404)
 
@@ -199,8 +199,8 @@ class LiveView:
             traffic=traffic,
         )
 
-        async def unread(_request: Request, exc: Exception) -> Response:
-            async with self._one:
+        def unread(_request: Request, exc: Exception) -> Response:
+            with self._one:
                 self._live.forget()
             why = f"a file of the run cannot be read ({exc!r:.300}). Ask again if it was just made anew, else mend it"
             logger.warning("%s", why)

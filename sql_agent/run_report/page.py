@@ -19,7 +19,6 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import SqlLexer
 
 from agl_plugin.run.curriculum import POOLS
-from foundation.console import duration
 from sql_agent.agent.view import clean
 from sql_agent.judge_audit.metrics import rate
 from sql_agent.run_report import cases, facts, health, measures, plots
@@ -157,9 +156,6 @@ def _time(run: RunData) -> Chart | None:
     split = ", ".join(f"{title} {mean:.1f} s" for title, mean in means.items())
     about = f"A step takes {total / len(steps):.1f} s on average: {split}."
     rows = [[str(step), *(f"{values[n]:.1f}" for values in seconds.values())] for n, step in enumerate(steps)]
-    rows.append(
-        ["share", *(f"{100 * math.fsum(values) / total:.0f} %" if total else "" for values in seconds.values())]
-    )
     columns = ["step", *seconds]
     draw = plots.phases(steps, seconds)
     legend = [(f"--c{measures.PHASE_COLOR[title] + 1}", title) for title in seconds]
@@ -213,7 +209,6 @@ def environment() -> jinja2.Environment:
         "sql": sql,
         "interval": interval,
         "percent": percent,
-        "duration": duration,
         "cut": cut,
         "sha256": _sha256,
     }

@@ -1,11 +1,15 @@
 """The curves of a run, for the page (SVG, wide and narrow) and as PNG files.
 
+An SVG stands inside the page: no style sheet, link or metadata of matplotlib's is left in it, its ids are its own, and
+its colours are the page's CSS variables, so one picture serves the light and the dark theme.
+
 Guarantees: what a model, a judge or a scorer's author wrote is never drawn into an SVG; in a PNG a name is reduced to
 plain ASCII and never read as mathematics. Matplotlib is imported when the first figure is drawn: it takes a second.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -13,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sql_agent.run_report import svg
 from sql_agent.run_report.measures import PHASE_COLOR, Estimate, Series
 
 # Wide and narrow in points; the page shows one of both.
@@ -23,6 +26,8 @@ PNG_SIZE = (900, 380)
 SMOOTH = 0.15  # share of the steps in the window of the moving mean
 PAPER_SERIES = ["#0b62c4", "#b8500b", "#0f7a3d", "#7a3fd0", "#bb2244", "#0b7285", "#8a6100", "#5b6676", "#a2248f"]
 PAPER_SERIES += ["#8390a3"]
+FONT = re.compile(r"font-family: [^;\"]*; ")
+IDS = re.compile(r'( id="|href="#|url\(#)')
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,10 @@ class Ink:
     series: list[str]
 
 
-SCREEN = Ink(svg.INK, svg.MUTED, svg.GRID, svg.SERIES)
+# On a screen colours stand for CSS variables while matplotlib draws.
+SCREEN = Ink("#fe0001", "#fe0002", "#fe0003", [f"#fe00{n:02x}" for n in range(0x11, 0x1B)])
+VARIABLES = {SCREEN.ink: "--ink", SCREEN.muted: "--muted", SCREEN.grid: "--grid"}
+VARIABLES |= {color: f"--c{n}" for n, color in enumerate(SCREEN.series, start=1)}
 PAPER = Ink("#1b2330", "#596475", "#dde2ea", PAPER_SERIES)
 Draw = Callable[[Any, Ink], None]
 
@@ -58,7 +66,20 @@ def figure(size: tuple[int, int], *, dpi: int = 72) -> Iterator[Any]:
 def picture(draw: Draw, points: tuple[int, int], *, name: str) -> str:
     with figure(points) as drawn:
         draw(drawn.subplots(), SCREEN)
-        return svg.inline(drawn, name=name)
+        return inline(drawn, name=name)
+
+
+def inline(figure: Any, *, name: str) -> str:
+    """The figure as an <svg> element, with ids that begin with `name`."""
+    file = io.StringIO()
+    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    text = file.getvalue()
+    drawn = text[text.index("<g ") :].replace("xlink:href", "href")  # what stands before says nothing of the picture
+    drawn = FONT.sub("", IDS.sub(rf"\1{name}-", drawn))
+    for color, variable in VARIABLES.items():
+        drawn = drawn.replace(color, f"var({variable})")
+    width, height = 72 * figure.get_size_inches()
+    return f'<svg viewBox="0 0 {width:g} {height:g}" aria-hidden="true" focusable="false">{drawn}'
 
 
 def png(draws: list[tuple[str, Draw]], *, path: Any, size: tuple[int, int] = PNG_SIZE) -> None:

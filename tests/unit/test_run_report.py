@@ -230,8 +230,8 @@ def test_without_an_evaluation_the_worst_questions_are_those_of_training(tmp_pat
     run = read_run(make_run(tmp_path, steps=8, validate_every=100))
     improved, worst = cases.standings(run)
     assert improved == [] and cases.pairs(run) == [] and cases.groups(run)
-    means = [standing.after for standing in worst]
-    assert means == sorted(means) and all(s.before is None and s.where.startswith("step ") for s in worst)
+    means = [standing.new for standing in worst]
+    assert means == sorted(means) and all(not s.before and s.where.startswith("step ") for s in worst)
 
 
 def test_texts_are_cut_and_say_so(tmp_path: Path) -> None:
