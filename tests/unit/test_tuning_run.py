@@ -279,7 +279,7 @@ def test_kto_is_the_papers(far: bool, model: Path, tokenizer: Any, tmp_path: Pat
     batch = trainer.data_collator([trainer.train_dataset[n] for n in range(2)])
     with torch.no_grad():
         found = trainer.compute_loss(trainer.model.eval(), batch)
-    order = [PAIRS[n] for n in ((0, 1) if trainer.train_dataset[0]["chosen_ids"] == PAIRS[0][0].ids else (1, 0))]
+    order = [PAIRS[n] for n in ((0, 1) if trainer.train_dataset[0]["sides"][0][0] == PAIRS[0][0].ids else (1, 0))]
     rows = [pair[0] for pair in order] + [pair[1] for pair in order]
     swapped = []
     for row, other in zip(rows, [rows[-1], *rows], strict=False):
