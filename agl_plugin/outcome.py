@@ -17,7 +17,7 @@ from agentlightning.types import RolloutLegacy
 
 from agl_plugin.audit.facts import REPLACED, SMALL, TOO_OLD, UNSCORED
 from agl_plugin.run.ahead import InFlight
-from agl_plugin.run.statistics import no_data, of_rollouts, reward_by_agent
+from agl_plugin.run.statistics import no_data, of_rollouts
 from foundation.errors import RunError
 from foundation.grouping import grouped
 
@@ -84,10 +84,8 @@ class Outcome:
     def counts(self) -> dict[str, float]:
         """Counts and means of the finished rollouts; means are over scored rollouts only."""
         rows, scored = {row["rollout_id"]: row for row in self.these.rows}, self.scored
-        rewards = {name: scored[name].final_reward if name in scored else None for name in rows}
-        by_agent = reward_by_agent((row, rewards[name]) for name, row in rows.items())
-        scored_rows = [(r.final_reward or 0.0, rows[name]) for name, r in scored.items()]
-        return {**of_rollouts(scored_rows, n_rollouts=self.n_queued, unscored=self.unscored), **by_agent}
+        rewarded = [(row, scored[name].final_reward if name in scored else None) for name, row in rows.items()]
+        return of_rollouts(rewarded, n_rollouts=self.n_queued, unscored=self.unscored)
 
     def no_data(self, what: str) -> RunError:
         """The error of a step from which nothing can be learned."""

@@ -32,15 +32,18 @@ OTHER_CAUSE = "a fault of that kind ended them: {first}"
 
 
 def of_rollouts(
-    scored: Sequence[tuple[float, Mapping[str, Any]]], *, n_rollouts: int, unscored: Mapping[str, int]
+    rewarded: Sequence[tuple[Mapping[str, Any], float | None]], *, n_rollouts: int, unscored: Mapping[str, int]
 ) -> dict[str, float]:
-    """Counts and means; `scored` are rewards with their lines of rollouts.jsonl, and means are over them alone."""
+    """Counts and means, over all and by agent; `rewarded` are lines of rollouts.jsonl with rewards (None: unscored),
+    and means are over the scored ones alone."""
+    scored = [(reward, row) for row, reward in rewarded if reward is not None]
     turns = [len(row.get("response_tokens", ())) for _, row in scored]
     stats: dict[str, float] = {
         "rollouts": n_rollouts,
         "scored": len(scored),
         "triplets": sum(turns),
         **{f"unscored/{reason}": n for reason, n in unscored.items()},
+        **reward_by_agent(rewarded),
     }
     if not scored:
         return stats

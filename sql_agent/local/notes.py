@@ -30,7 +30,7 @@ from agl_plugin.audit.log import AuditLog
 from agl_plugin.options import TrainerOptions
 from agl_plugin.run.health import Health
 from agl_plugin.run.resampling import Places
-from agl_plugin.run.statistics import of_groups, of_rollouts, reward_by_agent
+from agl_plugin.run.statistics import of_groups, of_rollouts
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.run.tracking import tracking_of
 from agl_plugin.update.batch import Batch
@@ -145,9 +145,8 @@ def settings_of(options: TrainerOptions, overrides: Mapping[str, Any]) -> dict[s
 def statistics_of(played: Sequence[Played]) -> dict[str, float]:
     """Counts and means, under the names of a step's metrics; means are over scored rollouts only."""
     counts = Counter(episode.row["unscored"] for episode in played if episode.row["unscored"])
-    by_agent = reward_by_agent((episode.row, episode.reward) for episode in played)
-    scored = [(episode.reward, episode.row) for episode in played if episode.reward is not None]
-    return {**of_rollouts(scored, n_rollouts=len(played), unscored=counts), **by_agent}
+    rewarded = [(episode.row, episode.reward) for episode in played]
+    return of_rollouts(rewarded, n_rollouts=len(played), unscored=counts)
 
 
 def _left_out(played: Sequence[Played], places: Places, batch: Batch) -> dict[str, str]:

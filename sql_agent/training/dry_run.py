@@ -96,7 +96,8 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
     rollout, optim, trainer = config.rollout, config.optim, config.trainer
     rollouts = optim.questions_per_step * rollout.group_size
     updates = math.ceil(optim.questions_per_step / optim.mini_batch_questions)
-    validations, stored = n_validations(trainer, steps), bool(config.data.from_store)
+    later = math.ceil(steps / trainer.validate_every) if trainer.validate_every > 0 else 0
+    validations, stored = later + trainer.validate_first, bool(config.data.from_store)
     n_played = validations * n_val + (0 if stored else steps * rollouts)
     name = model_name(config.model, tiny=config.is_tiny, seed=trainer.seed)
     where = "cpu" if trainer.device == "cpu" else f"{trainer.device}, {trainer.n_gpus} GPU(s)"
@@ -122,13 +123,6 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
     yield from memory(config.model, optim, rollout, trainer, tiny=config.is_tiny)
     n, _ = parameters(config.model.path, tiny=config.is_tiny)
     yield disk(trainer, n, lora=config.model.lora_rank > 0)
-
-
-def n_validations(trainer: TrainerConfig, steps: int) -> int:
-    """Validations of a run: before the first step, every so many steps, and after the last."""
-    every = trainer.validate_every
-    later = math.ceil(steps / every) if every > 0 else 0
-    return later + int(trainer.validate_first)
 
 
 def judge_calls(mode: str, *, groups: int, size: int, n_val: int) -> str:

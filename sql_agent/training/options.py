@@ -110,10 +110,6 @@ class Flags(RunFlags):
     weave: Annotated[bool, Option("--weave", hidden=True)] = False
     llm_proxy: Annotated[bool, Option("--llm-proxy", hidden=True)] = False  # it is always there
 
-    @property
-    def is_local(self) -> bool:
-        return self.backend == Backend.local
-
 
 def command_line_tree(flags: Flags) -> dict[str, Any]:
     pairs = [(key, getattr(flags, name)) for name, key in KEYS.items() if getattr(flags, name) is not None]
@@ -135,8 +131,9 @@ def resolve_config(flags: Flags) -> TrainConfig:
         )
     if flags.fork is not None and flags.resume is not None:
         raise UserError(f"--fork {flags.fork} and --resume {flags.resume}: both name where the run goes on; give one")
-    command = commands.LOCAL if flags.is_local else commands.GRPO
-    if flags.llm_proxy and flags.is_local:
+    is_local = flags.backend == Backend.local
+    command = commands.LOCAL if is_local else commands.GRPO
+    if flags.llm_proxy and is_local:
         raise UserError(f"--llm-proxy: {command} has no LLM proxy; leave the flag out, or call {commands.GRPO}")
     keys_given = command_tree(command, flags.set_ or [], recipe=flags.recipe, flags=command_line_tree(flags))
     config = configured(keys_given, recipe=flags.recipe, lora=flags.lora or bool(flags.lora_adapter_path))
