@@ -17,7 +17,7 @@ from rich.console import Console
 
 from agl_plugin.options import DaemonOptions, TrainerOptions
 from agl_plugin.patches.install import install_at_start
-from agl_plugin.run.progress import STARTING, Progress
+from agl_plugin.run.progress import STARTING
 from foundation import console, run_folder
 from foundation.environment import prepare_environment
 from foundation.errors import RunError, UserError
@@ -128,14 +128,9 @@ def run_grpo(
         where = f"{config.trainer.device}, in one process" if method == "local" else config.trainer.device
         lines = [f"recipe {config.recipe} on {where}: {plan.steps} steps, judge: {scoring.judge_name}"]
         terminal.print("\n".join([*lines, f"model {plan.model}", *findings(plan.probed)]), markup=False)
-
-        def watched(shown: Console) -> None:
-            with Progress(shown, plan.run_dir, what=begins):
-                fit(plan)
-
         with held(plan):
             plan.write_down()
-            summary = carry_out(plan, watched)
+            summary = carry_out(plan, lambda: fit(plan), begins=begins)
     terminal.print(summary_table(summary))
     return EXIT[summary["status"]], plan.run_dir
 

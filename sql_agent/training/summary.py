@@ -168,14 +168,22 @@ def best_text(best: dict[str, Any]) -> str:
 
 def told(summary: dict[str, Any]) -> dict[str, str]:
     """The summary as people read it, line by line."""
-    own = _of_files(summary) if "tokens" in summary else _of_rollouts(summary)
+    if "tokens" in summary:
+        own, time = _of_files(summary), duration(summary["seconds"]["total"])
+    else:
+        own, time = _of_rollouts(summary), _time(summary["seconds"])
     return {
         "steps": f"{summary['steps']} of {summary['total_steps']}",
         **own,
         "model": summary["model"]["path"],
-        "time": _time(summary["seconds"]),
+        "time": time,
         "peak memory": f"{summary['peak_memory_gib']} GiB",
     }
+
+
+def _time(seconds: dict[str, float]) -> str:
+    parts = ", ".join(f"{name} {duration(value)}" for name, value in seconds.items() if name != "total" and value >= 1)
+    return f"{duration(seconds['total'])} ({parts})"
 
 
 def _of_rollouts(summary: dict[str, Any]) -> dict[str, str]:
@@ -216,11 +224,6 @@ def _of_files(summary: dict[str, Any]) -> dict[str, str]:
         "loss": f"{number(summary['loss_first_step'])} at first, {number(summary['loss'])} at last",
         "update": _update(summary),
     }
-
-
-def _time(seconds: dict[str, float]) -> str:
-    parts = ", ".join(f"{name} {duration(value)}" for name, value in seconds.items() if name != "total" and value >= 1)
-    return f"{duration(seconds['total'])} ({parts})"
 
 
 def _update(summary: dict[str, Any]) -> str:

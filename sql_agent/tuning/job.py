@@ -83,7 +83,7 @@ def run_tuning(config: TrainConfig, terminal: Console | None = None) -> tuple[in
     for reason, n in plan.source.left_out.most_common(5):
         terminal.print(f"left out: {n} x {reason}", markup=False)
     plan.write_down()
-    summary = carry_out(plan, lambda shown: fit(plan, shown))
+    summary = carry_out(plan, lambda: fit(plan), begins="loading the model")
     terminal.print(summary_table(summary))
     return EXIT[summary["status"]], plan.run_dir
 
@@ -203,7 +203,7 @@ def n_steps(n_rows: int, tune: TuneConfig, *, passes: int) -> int:
     return min(steps, tune.max_steps or steps)
 
 
-def fit(plan: TunePlan, terminal: Console) -> None:
+def fit(plan: TunePlan) -> None:
     config = plan.config
     with light_trl(config.logging.trackers):
         from sql_agent.tuning.models import load_model, lora_of
@@ -219,6 +219,6 @@ def fit(plan: TunePlan, terminal: Console) -> None:
         order = {"epochs": config.passes, "seed": config.data.seed}
         trainer = trainer_of(config.tune, model, plan.tokenizer, plan.rows, arguments=arguments, lora=lora, **order)
         trainer.kept = config.trainer.keep_checkpoints
-        trainer.add_callback(Watch(plan.run_dir, terminal, stop, saves=config.trainer.save_every > 0))
+        trainer.add_callback(Watch(plan.run_dir, stop, saves=config.trainer.save_every > 0))
         resume = config.trainer.resume
         trainer.train(resume_from_checkpoint=str(Path(resume) / "actor") if resume else None)

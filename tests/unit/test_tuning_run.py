@@ -116,7 +116,7 @@ def test_a_run_leaves_what_a_run_of_grpo_leaves(method: str, run: Run, model: Pa
     ]
     assert not list(folder.glob("**/training_args.bin"))
     page = build(read_run(folder))
-    assert "loss" in page.charts and "Gradient norm" in {panel.series.title for panel in page.panels}
+    assert "loss" in page.charts and "Gradient norm" in {series.title for series, _ in page.panels}
     export_checkpoint(folder, tmp_path / "out")
     assert "(TRL)" in (tmp_path / "out" / "README.md").read_text()
     exported = AutoModelForCausalLM.from_pretrained(tmp_path / "out").state_dict()
