@@ -70,7 +70,6 @@ def show(run: Run) -> None:
         if source := settings.get("from_store"):
             say(f"trained from the stored rollouts of {source['folder']}, each at most {source['uses']} x")
         table(search.steps(connection))
-        table(search.agents(connection))
         for reason, n in search.reasons(connection).items():
             say(f"unscored: {n} {reason}")
 

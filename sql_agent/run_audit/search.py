@@ -30,9 +30,6 @@ STEPS = """SELECT rollout.step, mode, count(*) AS rollouts, count(*) - sum(unsco
   LEFT JOIN policy_update ON policy_update.step = rollout.step AND mode = 'train'
   LEFT JOIN checkpoint ON checkpoint.update_id = policy_update.id
   GROUP BY rollout.step, mode ORDER BY rollout.step, mode"""
-AGENTS = """SELECT CASE agent WHEN '' THEN :default ELSE agent END AS agent, mode, count(*) AS rollouts,
-  count(*) - sum(unscored != '') AS scored, avg(CASE WHEN unscored = '' THEN reward END) AS reward_mean
-  FROM rollout JOIN verdict ON verdict.rollout_id = rollout.id GROUP BY agent, mode ORDER BY agent, mode"""
 REASONS = "SELECT unscored, count(*) AS n FROM verdict WHERE unscored > '' GROUP BY unscored ORDER BY n DESC"
 BAD_TOOL = "tool_call.outcome IN ('error', 'timeout', 'bad_arguments')"
 # What can be asked for, by the name of its value.
@@ -76,12 +73,6 @@ def find(connection: sqlite3.Connection, values: Row, *, limit: int) -> list[Row
 
 def steps(connection: sqlite3.Connection) -> list[Row]:
     return [dict(row) for row in connection.execute(STEPS)]
-
-
-def agents(connection: sqlite3.Connection) -> list[Row]:
-    """Each agent of a mixed run with its counts; [] where one agent plays alone."""
-    rows = [dict(row) for row in connection.execute(AGENTS, {"default": DEFAULT})]
-    return rows if {row["agent"] for row in rows} - {DEFAULT} else []
 
 
 def reasons(connection: sqlite3.Connection) -> dict[str, int]:
