@@ -74,11 +74,10 @@ class Watch(TrainerCallback):
     ) -> None:
         if not logs or "loss" not in logs:
             return
-        now, probed = time.monotonic(), sampled(model.parameters())
         metrics = {name: float(logs[key]) for key, name in NAMES.items() if key in logs}
-        changed = float((probed != self._probe).float().mean())
-        self._write("train", state, now - self._step_began, {**metrics, "actor/weights_changed_share": changed})
-        self._probe, self._step_began = probed, now
+        before, self._probe = self._probe, sampled(model.parameters())
+        changed = float((self._probe != before).float().mean())
+        self._write("train", state, {**metrics, "actor/weights_changed_share": changed})
         if not math.isfinite(metrics["train/loss"]) or not math.isfinite(metrics.get("actor/grad_norm", 0.0)):
             raise RunError(
                 f"step {state.global_step}: the loss is {metrics['train/loss']:g} and the gradient's norm "
@@ -86,10 +85,10 @@ class Watch(TrainerCallback):
             )
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        now = time.monotonic()
-        self._write("checkpoint", state, now - self._step_began, {})
-        self._step_began = now
+        self._write("checkpoint", state, {})
 
-    def _write(self, kind: str, state: Any, seconds: float, more: dict[str, Any]) -> None:
-        row = {"kind": kind, "step": state.global_step, "of_steps": state.max_steps, "seconds": round(seconds, 4)}
+    def _write(self, kind: str, state: Any, more: dict[str, Any]) -> None:
+        began, self._step_began = self._step_began, time.monotonic()
+        seconds = round(self._step_began - began, 4)
+        row = {"kind": kind, "step": state.global_step, "of_steps": state.max_steps, "seconds": seconds}
         append_lines(self._file, [row | more])
