@@ -56,9 +56,7 @@ class RunFlags:
     set_: Annotated[
         list[str] | None, Option("--set", metavar="KEY=VALUE", help="set any key, e.g. optim.lr=2e-6; may be repeated")
     ] = None
-    model: Annotated[
-        str | None, Option(help="model folder or hub name (default: the recipe's; the tiny policy on a CPU)")
-    ] = None
+    model: Annotated[str | None, Option(help="folder or hub name (default: the recipe's, or the tiny policy)")] = None
     lora: Annotated[bool, Option("--lora", help=f"train LoRA adapters (rank {DEFAULT_LORA_RANK} unless given)")] = False
     lora_rank: Annotated[int | None, Option(help="rank of the adapters; implies --lora")] = None
     debug: Annotated[bool, Option("--debug", help="DEBUG log, and everything on the console")] = False
@@ -68,16 +66,13 @@ class RunFlags:
 class Flags(RunFlags):
     backend: Annotated[Backend, Option(help="verl: Ray, vLLM and a store; local: one process")] = Backend.verl
     data: Annotated[
-        str | None, Option(help="training questions: .parquet, .jsonl, .csv (default: data/train.parquet)")
+        str | None, Option(help="training questions: parquet, jsonl, csv (default: data/train.parquet)")
     ] = None
     val_data: Annotated[str | None, Option(help="validation questions (default: data/val.parquet)")] = None
     lora_adapter_path: Annotated[str | None, Option(help="adapter to continue from; implies --lora")] = None
     ci: Annotated[bool, Option("--ci", help=f"at most {CI_STEPS} steps")] = False
     ci_fast: Annotated[bool, Option("--ci-fast", help="one small step, then validation (implies --ci)")] = False
-    dry_run: Annotated[
-        bool,
-        Option("--dry-run", help="check, compose and count everything, play an episode of each agent; train nothing"),
-    ] = False
+    dry_run: Annotated[bool, Option("--dry-run", help="check, count and rehearse everything; train nothing")] = False
     resume: Annotated[
         str | None,
         Option(
@@ -85,17 +80,10 @@ class Flags(RunFlags):
             help="continue from RUN, RUN@best, RUN@STEP, a global_step_N folder, or (alone) the newest checkpoint",
         ),
     ] = None
-    fork: Annotated[
-        str | None,
-        Option(metavar="RUN@STEP", help="--resume, with other settings; RUN@best: its best checkpoint"),
-    ] = None
+    fork: Annotated[str | None, Option(metavar="RUN@STEP", help="--resume, with other settings; RUN@best")] = None
     n_gpus: Annotated[int | None, Option(help="GPUs to train on (default: 1)")] = None
-    n_runners: Annotated[
-        int | None, Option(help="runner processes, each with many rollouts in flight (default: the recipe's; 1)")
-    ] = None
-    trajectory_level: Annotated[
-        bool, Option("--trajectory-level", help="one training row per rollout instead of per turn")
-    ] = False
+    n_runners: Annotated[int | None, Option(help="runner processes, each with many rollouts in flight")] = None
+    trajectory_level: Annotated[bool, Option("--trajectory-level", help="one row per rollout, not per turn")] = False
     store: Annotated[
         str | None,
         Option(
@@ -104,9 +92,7 @@ class Flags(RunFlags):
             "http://localhost:9999)",
         ),
     ] = None
-    mongo_uri: Annotated[
-        str | None, Option(help="keep the store of its own in this MongoDB instead of the run folder")
-    ] = None
+    mongo_uri: Annotated[str | None, Option(help="MongoDB of its own store (default: the run folder)")] = None
     weave: Annotated[bool, Option("--weave", hidden=True)] = False
     llm_proxy: Annotated[bool, Option("--llm-proxy", hidden=True)] = False  # it is always there
 

@@ -49,13 +49,10 @@ class Flags(RunFlags):
     """What `agentgrpo sft` and `agentgrpo dpo` share."""
 
     data: Annotated[
-        str | None, Option(help="file, run or evaluation folder, or hub name (default: data.train_file)")
+        str | None, Option(help="a file, a run, an evaluation, or a hub name (default: data.train_file)")
     ] = None
     max_samples: Annotated[int | None, Option(help="use the first so many (default: all)")] = None
-    out: Annotated[
-        str | None,
-        Option(help="new folder for the finished model, merged (default: none; `agentgrpo export` makes one)"),
-    ] = None
+    out: Annotated[str | None, Option(help="new folder for the finished model, merged (default: none)")] = None
     epochs: Annotated[int | None, Option(help="passes over the data")] = None
     max_steps: Annotated[int | None, Option(help="stop after this many optimizer steps")] = None
     batch_size: Annotated[int | None, Option(help="rows (pairs) per forward pass")] = None
@@ -75,9 +72,7 @@ class SftFlags(Flags):
     """The command line of `agentgrpo sft`."""
 
     min_reward: Annotated[float | None, Option(help="of rollouts, learn from none below this reward")] = None
-    best_of: Annotated[int | None, Option(help="of each question's rollouts, learn from the best so many; 0: all")] = (
-        None
-    )
+    best_of: Annotated[int | None, Option(help="of each question's rollouts, the best so many; 0: all")] = None
 
 
 @dataclass(frozen=True)
