@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.measures import Series, Unit, over_steps
-from sql_agent.run_report.plain import cut, items, number, tree
+from sql_agent.run_report.plain import cut, number, tree
 from sql_agent.training.health_rules import LIMITS, watched
 
 MOST_OTHERS, MOST_WARNINGS, WARNING_CHARS = 12, 20, 400
@@ -90,5 +90,5 @@ def _title(key: str) -> str:
 
 
 def warnings(run: RunData) -> list[str]:
-    texts = [cut(text, WARNING_CHARS) for row in run.rows("train") for text in items(row.get("warnings"))]
+    texts = [cut(text, WARNING_CHARS) for row in run.rows("train") for text in row.get("warnings", [])]
     return texts[:MOST_WARNINGS]
