@@ -17,6 +17,7 @@ from agl_plugin.run.question_order import QuestionOrder
 from foundation import run_folder
 from foundation.environment import prepare_environment
 from foundation.processes import keep_freed_memory
+from foundation.versions import versions
 from sql_agent.config import TrainConfig, merge
 from sql_agent.data.bundled import ensure_data
 from sql_agent.data.dataset import to_row
@@ -58,7 +59,7 @@ def _fit(plan: GrpoPlan) -> None:
     from agl_plugin.update.rows import Limits
     from sql_agent.local.endpoint import PolicyEndpoint
     from sql_agent.local.grpo import Run, train
-    from sql_agent.local.notes import Notes, settings_of
+    from sql_agent.local.notes import Notes
     from sql_agent.local.policy import Policy
     from sql_agent.local.rollouts import Player
     from sql_agent.local.sampling import Sampler
@@ -85,7 +86,7 @@ def _fit(plan: GrpoPlan) -> None:
     if config.trainer.resume:
         order.load(Path(config.trainer.resume))
     source = plan.trainer.from_store
-    settings = settings_of(plan.trainer, overrides)
+    settings = {"verl": overrides, "versions": versions(), "trainer": "one process", **plan.trainer.audit_settings}
     audited = AuditLog(run_dir, settings=settings) if config.logging.audit else nullcontext()
     with (
         audited as log,

@@ -27,7 +27,6 @@ from agl_plugin.audit.facts import (
     update_rows,
 )
 from agl_plugin.audit.log import AuditLog
-from agl_plugin.options import TrainerOptions
 from agl_plugin.run.health import Health
 from agl_plugin.run.resampling import Places
 from agl_plugin.run.statistics import of_groups, of_rollouts
@@ -39,11 +38,9 @@ from agl_plugin.update.rules import Updated
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
-from foundation.versions import versions
 from sql_agent.local.rollouts import Played, rewards_of
 
 logger = logging.getLogger(__name__)
-MADE_BY = "one process"
 
 
 class Notes:
@@ -135,11 +132,6 @@ class Notes:
         append_lines(self._run_dir / run_folder.METRICS, [{**row, **figures}])
         self._tracking.log({name: value for name, value in figures.items() if name != "warnings"}, step=step)
         self._began_s = now
-
-
-def settings_of(options: TrainerOptions, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """What the rows of a run follow from, in the words of the audit; `overrides` are verl's."""
-    return {"verl": overrides, "versions": versions(), "trainer": MADE_BY, **options.audit_settings}
 
 
 def statistics_of(played: Sequence[Played]) -> dict[str, float]:
