@@ -150,6 +150,13 @@ def alike(order: list[int], lengths: Sequence[int], *, batch_rows: int, rng: ran
     return [n for batch in batches for n in batch]
 
 
+# The trainer of a loss, its arguments, and what makes tensors of a batch's pairs.
+PREFERENCES: dict[str, Any] = {
+    "dpo": (PairTrainer, DPOConfig, paired),
+    "kto": (UnpairedTrainer, KTOConfig, unpaired),
+}
+
+
 def trainer_of(
     tune: TuneConfig, model: Any, tokenizer: Any, rows: Any, *, arguments: dict[str, Any], lora: Any, **order: int
 ) -> Any:
@@ -179,9 +186,3 @@ def labelled(row: Encoded) -> dict[str, list[int]]:
     """A row as TRL's SFTTrainer takes it."""
     labels = [token if counts else IGNORED for token, counts in zip(row.ids, row.mask, strict=True)]
     return {"input_ids": row.ids, "labels": labels}
-
-
-PREFERENCES: dict[str, Any] = {
-    "dpo": (PairTrainer, DPOConfig, paired),
-    "kto": (UnpairedTrainer, KTOConfig, unpaired),
-}
