@@ -82,7 +82,7 @@ class Flags(RunFlags):
     ] = None
     fork: Annotated[str | None, Option(metavar="RUN@STEP", help="--resume, with other settings; RUN@best")] = None
     n_gpus: Annotated[int | None, Option(help="GPUs to train on (default: 1)")] = None
-    n_runners: Annotated[int | None, Option(help="runner processes, each with many rollouts in flight")] = None
+    n_runners: Annotated[int | None, Option(help="runner processes, many rollouts each (default: 1)")] = None
     trajectory_level: Annotated[bool, Option("--trajectory-level", help="one row per rollout, not per turn")] = False
     store: Annotated[
         str | None,
