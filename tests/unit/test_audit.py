@@ -432,7 +432,6 @@ def test_find(made: Path, words: list[str], expected: int) -> None:
 def test_show_and_verify_tell_people(run: Path) -> None:
     status, told = ask("show", run)
     assert status == 0 and "checkpoints/global_step_2" in told and "unscored: 3 judge_fault" in told
-    assert "math" in told and "default" in told
     assert ask("verify", run)[0] == 0
     change(run, "UPDATE train_row SET advantage = 9 WHERE step = 2 AND used")
     status, told = ask("verify", run)
