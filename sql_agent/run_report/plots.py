@@ -58,7 +58,7 @@ def figure(size: tuple[int, int], *, dpi: int = 72) -> Iterator[Any]:
     import matplotlib
     from matplotlib.figure import Figure
 
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "report", "text.parse_math": False, "font.size": 10}
+    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "report", "text.parse_math": False, "font.size": 10}
     with matplotlib.rc_context(settings):
         yield Figure(figsize=(size[0] / 72, size[1] / 72), dpi=dpi, layout="constrained")
 

@@ -30,7 +30,7 @@ from trl.trainer.utils import pad
 from agl_plugin.update.resuming import own_settings
 from foundation.files import write_text
 from foundation.run_folder import NOTE, step_folder, steps_of
-from sql_agent.config import SftConfig, TuneConfig
+from sql_agent.config import DpoConfig, TuneConfig
 from sql_agent.tuning.encoding import Encoded
 from sql_agent.tuning.models import pad_id_of
 
@@ -158,20 +158,20 @@ PREFERENCES: dict[str, Any] = {
 
 
 def trainer_of(
-    tune: TuneConfig, model: Any, tokenizer: Any, rows: Any, *, arguments: dict[str, Any], lora: Any, **order: int
+    tune: TuneConfig, model: Any, tokenizer: Any, rows: Any, *, arguments: dict[str, Any], lora: Any, **order: Any
 ) -> Any:
     """TRL's trainer of the method over encoded rows or pairs, with its `arguments`; `lora` is a new adapter's, or None.
 
     `order`: epochs, and the seed of the order in each.
     """
-    if isinstance(tune, SftConfig):
-        kind, config, collator = ChatTrainer, SFTConfig, None
-        lengths = [len(row) for row in rows]
-        data = in_order([labelled(row) for row in rows], **order, batch_rows=tune.batch_size, lengths=lengths)
-    else:
+    if isinstance(tune, DpoConfig):
         kind, config, collate = PREFERENCES["kto" if tune.loss == "kto" else "dpo"]
         collator = functools.partial(collate, pad_id=pad_id_of(tokenizer))
         data = in_order([{"sides": [[row.ids, row.mask] for row in pair]} for pair in rows], **order)
+    else:
+        kind, config, collator = ChatTrainer, SFTConfig, None
+        lengths = [len(row) for row in rows]
+        data = in_order([labelled(row) for row in rows], **order, batch_rows=tune.batch_size, lengths=lengths)
     return kind(
         model,
         args=config(**arguments),
