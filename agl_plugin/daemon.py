@@ -35,7 +35,7 @@ from agl_plugin.audit.log import AuditLog
 from agl_plugin.audit.spans import seen_rollout
 from agl_plugin.audit.stored import StoredRollout
 from agl_plugin.options import DaemonOptions
-from agl_plugin.outcome import BROKEN_TOKEN_IDS, Outcome
+from agl_plugin.outcome import Outcome
 from agl_plugin.proxy.gate import Gate
 from agl_plugin.proxy.gateway import Gateway
 from agl_plugin.proxy.spans import CALL_SPAN
@@ -43,6 +43,7 @@ from agl_plugin.run.ahead import Finished, InFlight
 from agl_plugin.run.gateway_watch import GatewayWatch
 from agl_plugin.run.group_rewards import GroupRewards
 from agl_plugin.run.resampling import Places, SpareQuestions, key_of
+from agl_plugin.run.statistics import BROKEN_TOKEN_IDS, of_groups
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.update.adapter import annotation_of, n_missing, read_calls, reward_of, scored_calls
 from agl_plugin.update.batch import Limits, build_batch
@@ -462,7 +463,7 @@ class GrpoDaemon:
         kept = outcome.trainable(in_batch)
         if not kept:
             raise outcome.no_data(f"step {self.step}: no question has two scored rollouts to compare")
-        stats = outcome.counts | outcome.group_counts
+        stats = outcome.counts | of_groups(outcome.rewards.values())
         stats |= {"resampled_groups": self._places.tried, "replaced_groups": self._places.replaced}
         records = {row["rollout_id"]: row for row in self.rollouts.rows} if by_turn else {}
         batch = build_batch(

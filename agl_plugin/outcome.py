@@ -15,25 +15,9 @@ from typing import Any
 
 from agl_plugin.audit.facts import REPLACED, SMALL, TOO_OLD, UNSCORED
 from agl_plugin.run.ahead import Finished, InFlight
-from agl_plugin.run.resampling import is_flat
-from agl_plugin.run.statistics import of_rollouts, reward_by_agent
+from agl_plugin.run.statistics import no_data, of_rollouts
 from foundation.errors import RunError
 from foundation.grouping import grouped
-from foundation.rollout_keys import TIMED_OUT, TOOL_FAULT, told_tools
-
-NO_TRAINING_DATA = """{what}. Why:
-{causes}
-Seen in this step: {counts}{first}. Each rollout with its reason: {rollouts}"""
-BROKEN_TOKEN_IDS = "broken_token_ids"
-# What stands behind a reason; of others the record of the rollout says more.
-CAUSES = {
-    "no_token_ids": "the model server gave no token ids: it must be vLLM behind the LLM proxy",
-    BROKEN_TOKEN_IDS: "spans of LLM calls go on from calls whose spans are lost or changed (train.log names them)",
-    "llm_fault": "calls of the model failed: the model server, or the LLM proxy before it, was down or refused them",
-    "agent_error": "the agent raised, or its runner could not reach the store: see the runner's log",
-    TIMED_OUT: "rollouts took longer than rollout.rollout_timeout_s",
-}
-OTHER_CAUSE = "a fault of that kind ended them: {first}"
 
 
 @dataclass(frozen=True)
@@ -97,29 +81,10 @@ class Outcome:
     def counts(self) -> dict[str, float]:
         """Counts and means of the finished rollouts; means are over scored rollouts only."""
         rows, scored = {row["rollout_id"]: row for row in self.these.rows}, self.scored
-        rewards = {name: scored[name].reward if name in scored else None for name in rows}
-        by_agent = reward_by_agent((row, rewards[name]) for name, row in rows.items())
-        scored_rows = [(r.reward or 0.0, rows[name]) for name, r in scored.items()]
-        return {**of_rollouts(scored_rows, n_rollouts=self.n_queued, unscored=self.unscored), **by_agent}
-
-    @property
-    def group_counts(self) -> dict[str, float]:
-        """How many groups have scored rollouts, and how many of them teach nothing."""
-        return {
-            "groups": len(self.groups),
-            "zero_variance_groups": sum(map(is_flat, self.rewards.values())),
-            "groups_too_small": sum(len(members) < 2 for members in self.groups.values()),
-        }
+        rewarded = [(row, scored[name].reward if name in scored else None) for name, row in rows.items()]
+        return of_rollouts(rewarded, n_rollouts=self.n_queued, unscored=self.unscored)
 
     def no_data(self, what: str) -> RunError:
-        """The error of a step from which nothing can be learned, with the likely causes."""
-        rows, unscored = self.these.rows, self.unscored
-        counts = {"rollouts": self.n_queued, "scored": len(self.scored), **unscored}
-        reason = next((why for row in rows if row["unscored"] and (why := row.get("reason"))), "")
-        first = f"; the first reason: {reason[:300]}" if reason else ""
-        other = OTHER_CAUSE.format(first=reason[:300] or "the reason stands with each rollout")
-        known = CAUSES | ({TOOL_FAULT: f"tools broke: {tools}"} if (tools := told_tools(rows)) else {})
-        causes = "\n".join(f"  {n} x {why}: {known.get(why, other)}" for why, n in unscored.items())
-        return RunError(
-            NO_TRAINING_DATA.format(what=what, causes=causes, counts=counts, first=first, rollouts=self.file)
-        )
+        """The error of a step from which nothing can be learned."""
+        counts = {"rollouts": self.n_queued, "scored": len(self.scored), **self.unscored}
+        return no_data(what, self.these.rows, counts=counts, file=self.file)

@@ -82,7 +82,7 @@ ONLY_IN = {
         "sql_agent.api.*",
     ],
     "trl": [
-        *("reward_model.reward_modeling", "sql_agent.tuning.trainers", "sql_agent.tuning.unpaired"),
+        *("reward_model.reward_modeling", "sql_agent.tuning.trainers"),
     ],
     "fastapi": ["reward_model.api", "sql_agent.serving.page", "agl_plugin.store.server"],
     "nicegui": ["sql_agent.serving.page"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.console import Console
 from rich.status import Status
 
 from foundation import run_folder
-from foundation.console import Heartbeat, duration
+from foundation.console import LINE_EVERY_S, Heartbeat, duration
 from foundation.files import read_lines
 
 LOOK_EVERY_S = 0.5
@@ -22,6 +23,8 @@ def describe(row: dict[str, Any], *, eta_s: float | None) -> str:
     """One line for a metrics row, or an empty string when there is nothing to say."""
     if row["kind"] == "checkpoint":
         return f"step {row['step']}/{row['of_steps']}  checkpoint saved in {duration(row['seconds'])}"
+    if "train/loss" in row:
+        return _of_files(row, eta_s=eta_s or 0)
     prefix = "rollout/" if row["kind"] == "train" else "val/"
     if f"{prefix}rollouts" not in row:
         return ""
@@ -40,9 +43,19 @@ def describe(row: dict[str, Any], *, eta_s: float | None) -> str:
     return text
 
 
+def _of_files(row: dict[str, Any], *, eta_s: float) -> str:
+    """A step that learns from files."""
+    accuracy = row.get("train/token_accuracy", row.get("train/pair_accuracy"))
+    told = f"  accuracy {accuracy:.3f}" if accuracy is not None else ""
+    norm = row.get("actor/grad_norm", 0.0)
+    label = f"step {row['step']}/{row['of_steps']}"
+    return f"{label}  loss {row['train/loss']:.4f}{told}  grad {norm:.3g}  ETA {duration(eta_s)}"
+
+
 class Progress:
     """Follows metrics.jsonl in a thread and prints a line per event.
 
+    Steps that learn from files are fast: of them the first and the last, and one every LINE_EVERY_S.
     What is being waited for is told by a spinner, and where the output is no terminal by a line now and then.
     """
 
@@ -50,7 +63,7 @@ class Progress:
         self.console = console
         self.path = run_dir / run_folder.METRICS
         self.started = time.monotonic()
-        self._shown = 0
+        self._shown, self._said_s = 0, -math.inf
         self._train_s: list[float] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="progress", daemon=True)
@@ -85,7 +98,7 @@ class Progress:
                 self._train_s.append(row["seconds"])
             left = row["of_steps"] - row["step"]
             eta_s = left * sum(self._train_s) / len(self._train_s) if self._train_s else None
-            if text := describe(row, eta_s=eta_s):
+            if self._is_due(row) and (text := describe(row, eta_s=eta_s)):
                 self.console.print(text)
             for warning in row.get("warnings", []):
                 self.console.print(f"warning: {warning}", style="yellow", markup=False)
@@ -93,3 +106,11 @@ class Progress:
             self._status.update(self._waiting_for)
             self._heartbeat.line_printed()
         self._shown = len(rows)
+
+    def _is_due(self, row: dict[str, Any]) -> bool:
+        if "train/loss" not in row or row["step"] == row["of_steps"]:
+            return True
+        now = time.monotonic()
+        is_due = now - self._said_s >= LINE_EVERY_S
+        self._said_s = now if is_due else self._said_s
+        return is_due

@@ -10,19 +10,40 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from agl_plugin.run.resampling import is_flat
+from foundation.errors import RunError
+from foundation.rollout_keys import TIMED_OUT, TOOL_FAULT, told_tools
+from foundation.run_folder import ROLLOUTS
+
 DEFAULT = "default"  # the agent of questions that name none
+NO_TRAINING_DATA = """{what}. Why:
+{causes}
+Seen in this step: {counts}{first}. Each rollout with its reason: {rollouts}"""
+BROKEN_TOKEN_IDS = "broken_token_ids"
+# What stands behind a reason; of others the record of the rollout says more.
+CAUSES = {
+    "no_token_ids": "the model server gave no token ids: it must be vLLM behind the LLM proxy",
+    BROKEN_TOKEN_IDS: "spans of LLM calls go on from calls whose spans are lost or changed (train.log names them)",
+    "llm_fault": "calls of the model failed: the model server, or the LLM proxy before it, was down or refused them",
+    "agent_error": "the agent raised, or its runner could not reach the store: see the runner's log",
+    TIMED_OUT: "rollouts took longer than rollout.rollout_timeout_s",
+}
+OTHER_CAUSE = "a fault of that kind ended them: {first}"
 
 
 def of_rollouts(
-    scored: Sequence[tuple[float, Mapping[str, Any]]], *, n_rollouts: int, unscored: Mapping[str, int]
+    rewarded: Sequence[tuple[Mapping[str, Any], float | None]], *, n_rollouts: int, unscored: Mapping[str, int]
 ) -> dict[str, float]:
-    """Counts and means; `scored` are rewards with their lines of rollouts.jsonl, and means are over them alone."""
+    """Counts and means, over all and by agent; `rewarded` are lines of rollouts.jsonl with rewards (None: unscored),
+    and means are over the scored ones alone."""
+    scored = [(reward, row) for row, reward in rewarded if reward is not None]
     turns = [len(row.get("response_tokens", ())) for _, row in scored]
     stats: dict[str, float] = {
         "rollouts": n_rollouts,
         "scored": len(scored),
         "triplets": sum(turns),
         **{f"unscored/{reason}": n for reason, n in unscored.items()},
+        **reward_by_agent(rewarded),
     }
     if not scored:
         return stats
@@ -55,3 +76,27 @@ def reward_by_agent(rows: Iterable[tuple[Mapping[str, Any], float | None]]) -> d
         if scored:
             stats[f"{name}/mean"] = statistics.fmean(scored)
     return stats
+
+
+def of_groups(groups: Iterable[Sequence[float]]) -> dict[str, float]:
+    """How many groups have scored rollouts, whose rewards these are, and how many of them teach nothing."""
+    rewards = [*groups]
+    return {
+        "groups": len(rewards),
+        "zero_variance_groups": sum(map(is_flat, rewards)),
+        "groups_too_small": sum(len(of_group) < 2 for of_group in rewards),
+    }
+
+
+def no_data(
+    what: str, rows: Sequence[Mapping[str, Any]], *, counts: dict[str, int] | None = None, file: object = ROLLOUTS
+) -> RunError:
+    """The error of a step from whose rollouts nothing can be learned, with the likely causes."""
+    reason = next((why for row in rows if row["unscored"] and (why := row.get("reason"))), "")
+    first = f"; the first reason: {reason[:300]}" if reason else ""
+    other = OTHER_CAUSE.format(first=reason[:300] or "the reason stands with each rollout")
+    known = CAUSES | ({TOOL_FAULT: f"tools broke: {tools}"} if (tools := told_tools(rows)) else {})
+    unscored = Counter(row["unscored"] for row in rows if row["unscored"])
+    counts = counts or {"rollouts": len(rows), "scored": len(rows) - unscored.total(), **unscored}
+    causes = "\n".join(f"  {n} x {why}: {known.get(why, other)}" for why, n in unscored.items())
+    return RunError(NO_TRAINING_DATA.format(what=what, causes=causes, counts=counts, first=first, rollouts=file))

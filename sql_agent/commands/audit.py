@@ -70,7 +70,6 @@ def show(run: Run) -> None:
         if source := settings.get("from_store"):
             say(f"trained from the stored rollouts of {source['folder']}, each at most {source['uses']} x")
         table(search.steps(connection))
-        table(search.agents(connection))
         for reason, n in search.reasons(connection).items():
             say(f"unscored: {n} {reason}")
 
@@ -89,7 +88,7 @@ def find(
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
 ) -> None:
     """Find rollouts; conditions add up. Example: agentgrpo audit find RUN --max-reward 0.2 --tool-error"""
-    wanted = search.Wanted(
+    wanted = search.asked(
         min_reward=min_reward, max_reward=max_reward, unscored=unscored, question=question, tool_error=tool_error,
         step=step, mode=mode, agent=agent,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from foundation.environment import prepare_environment
 from foundation.preloaded import Preloaded
 from sql_agent.config import TrainConfig
 from sql_agent.run_report.line import report_line
-from sql_agent.training.options import Flags, resolve_config
+from sql_agent.training.options import Backend, Flags, resolve_config
 
 
 @with_flags(Flags)
@@ -35,7 +35,7 @@ def train(flags: Flags) -> int:
     --set takes. The last line is `run: FOLDER`.
     """
     logging.basicConfig(level=logging.DEBUG if flags.debug else logging.WARNING)
-    return run(resolve_config(flags), local=flags.is_local, dry=flags.dry_run)[0]
+    return run(resolve_config(flags), local=flags.backend == Backend.local, dry=flags.dry_run)[0]
 
 
 def run(config: TrainConfig, *, local: bool = False, dry: bool = False) -> tuple[int, Path | None]:

@@ -19,6 +19,7 @@ from agl_plugin.audit.stored import StoredRun
 from agl_plugin.run.kept import Kept
 from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.run.resampling import Places, key_of
+from agl_plugin.run.statistics import no_data
 from agl_plugin.update.advantage import add_advantages
 from agl_plugin.update.batch import Batch, build_batch
 from agl_plugin.update.phases import phases_of
@@ -26,10 +27,9 @@ from agl_plugin.update.policy_loss import micro_batch_loss
 from agl_plugin.update.prepare import needs_pass, prepare, result
 from agl_plugin.update.rules import PLAN, Plan, UpdateRules, parts
 from agl_plugin.update.telling import Telling
-from foundation.errors import RunError
 from sql_agent.config import TrainConfig
 from sql_agent.data.dataset import to_row
-from sql_agent.local.notes import Notes, no_group
+from sql_agent.local.notes import Notes
 from sql_agent.local.policy import Policy
 from sql_agent.local.rollouts import Played, Player, as_played, asked_groups, rewards_of
 from sql_agent.local.sampling import Sampler
@@ -150,7 +150,7 @@ def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> B
         if episode.reward is not None and sizes[episode.group] > 1 and episode.group in places.in_batch
     }
     if not rollouts:
-        raise RunError(no_group(step, played))
+        raise no_data(f"step {step}: no question has two scored rollouts to compare", [one.row for one in played])
     records = {episode.row["rollout_id"]: episode.row for episode in played}
     by_turn = rollouts.items() if run.rules.by_turn else ()
     return build_batch(

@@ -13,11 +13,14 @@ from rich.console import Console
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.audit.stored import StoredRun
 from agl_plugin.run.kept import Kept
+from agl_plugin.run.question_order import QuestionOrder
 from foundation import run_folder
 from foundation.environment import prepare_environment
 from foundation.processes import keep_freed_memory
+from foundation.versions import versions
 from sql_agent.config import TrainConfig, merge
 from sql_agent.data.bundled import ensure_data
+from sql_agent.data.dataset import to_row
 from sql_agent.local.arguments import check_checkpoint, check_keys
 from sql_agent.training import preflight
 from sql_agent.training.dry_run import dry_run
@@ -56,9 +59,9 @@ def _fit(plan: GrpoPlan) -> None:
     from agl_plugin.update.rows import Limits
     from sql_agent.local.endpoint import PolicyEndpoint
     from sql_agent.local.grpo import Run, train
-    from sql_agent.local.notes import Notes, settings_of
+    from sql_agent.local.notes import Notes
     from sql_agent.local.policy import Policy
-    from sql_agent.local.rollouts import Player, order_of
+    from sql_agent.local.rollouts import Player
     from sql_agent.local.sampling import Sampler
     from sql_agent.tuning.watch import Stop
 
@@ -73,8 +76,17 @@ def _fit(plan: GrpoPlan) -> None:
     limits = Limits(rollout.max_prompt_tokens, rollout.row_response_tokens)
     tokenizer = policy.tokenizer
     endpoint = PolicyEndpoint(tokenizer, context_tokens=rollout.context_tokens, max_tokens=rollout.max_response_tokens)
+    order = QuestionOrder(
+        [to_row(question) for question in plan.train],
+        n=config.optim.questions_per_step,
+        seed=config.data.seed,
+        weights=[file.weight for file in config.data.train_files],
+        curriculum=plan.trainer.curriculum,
+    )
+    if config.trainer.resume:
+        order.load(Path(config.trainer.resume))
     source = plan.trainer.from_store
-    settings = settings_of(plan.trainer, overrides)
+    settings = {"verl": overrides, "versions": versions(), "trainer": "one process", **plan.trainer.audit_settings}
     audited = AuditLog(run_dir, settings=settings) if config.logging.audit else nullcontext()
     with (
         audited as log,
@@ -83,13 +95,6 @@ def _fit(plan: GrpoPlan) -> None:
         Stop() as stop,
     ):
         sampler = Sampler(policy.model, tokenizer, max_batch=config.local.max_batch, log_probs=rollout.sampler_logprobs)
-        order = order_of(
-            config.data,
-            plan.train,
-            n=config.optim.questions_per_step,
-            curriculum=plan.trainer.curriculum,
-            resume=config.trainer.resume,
-        )
         train(
             Run(
                 config=config,

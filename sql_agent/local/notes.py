@@ -27,10 +27,9 @@ from agl_plugin.audit.facts import (
     update_rows,
 )
 from agl_plugin.audit.log import AuditLog
-from agl_plugin.options import TrainerOptions
 from agl_plugin.run.health import Health
-from agl_plugin.run.resampling import Places, is_flat
-from agl_plugin.run.statistics import of_rollouts, reward_by_agent
+from agl_plugin.run.resampling import Places
+from agl_plugin.run.statistics import of_groups, of_rollouts
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.run.tracking import tracking_of
 from agl_plugin.update.batch import Batch
@@ -39,12 +38,9 @@ from agl_plugin.update.rules import Updated
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
-from foundation.rollout_keys import told_tools
-from foundation.versions import versions
 from sql_agent.local.rollouts import Played, rewards_of
 
 logger = logging.getLogger(__name__)
-MADE_BY = "one process"
 
 
 class Notes:
@@ -64,21 +60,18 @@ class Notes:
         return self._health.weights_are_finite
 
     def begin(self) -> None:
-        """A step or a validation begins."""
         self._watch.clear()
         self._timers.clear()
         self._began_s = time.monotonic()
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Note the seconds of a part of the step."""
         began = time.monotonic()
         with self._watch.measure(name):
             yield
         self._timers[name] = time.monotonic() - began
 
     def played(self, played: Sequence[Played], *, step: int, mode: str) -> None:
-        """The rollouts of a step or a validation."""
         append_lines(self._run_dir / run_folder.ROLLOUTS, [episode.row for episode in played])
         for kind, start, end in (part for episode in played for part in episode.row.get("timeline", [])):
             self._watch.add(kind, start, end)
@@ -101,7 +94,8 @@ class Notes:
         """A step, after its update. Raises RunError where health ends the run."""
         seconds = time.monotonic() - self._began_s
         phases = self._watch.phases(self._timers, seconds=seconds)
-        stats = statistics_of(played) | _groups(played, places)
+        stats = statistics_of(played) | of_groups(rewards_of(played).values())
+        stats |= {"resampled_groups": places.tried, "replaced_groups": places.replaced}
         figures: dict[str, Any] = {f"rollout/{name}": value for name, value in stats.items()}
         figures |= {**metrics, "training/reward": stats["reward_mean"]}
         figures |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
@@ -127,7 +121,6 @@ class Notes:
         self._write("probe", 0, figures)
 
     def saved(self, step: int) -> None:
-        """A checkpoint."""
         if self._audit:
             place = f"{run_folder.CHECKPOINTS}/global_step_{step}"
             self._audit.add(lambda: checkpoint_rows(step, place), step=step)
@@ -141,44 +134,14 @@ class Notes:
         self._began_s = now
 
 
-def settings_of(options: TrainerOptions, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """What the rows of a run follow from, in the words of the audit; `overrides` are verl's."""
-    return {"verl": overrides, "versions": versions(), "trainer": MADE_BY, **options.audit_settings}
-
-
 def statistics_of(played: Sequence[Played]) -> dict[str, float]:
     """Counts and means, under the names of a step's metrics; means are over scored rollouts only."""
     counts = Counter(episode.row["unscored"] for episode in played if episode.row["unscored"])
-    by_agent = reward_by_agent((episode.row, episode.reward) for episode in played)
-    scored = [(episode.reward, episode.row) for episode in played if episode.reward is not None]
-    return {**of_rollouts(scored, n_rollouts=len(played), unscored=counts), **by_agent}
-
-
-def _groups(played: Sequence[Played], places: Places) -> dict[str, float]:
-    groups = rewards_of(played).values()
-    return {
-        "groups": len(groups),
-        "zero_variance_groups": sum(map(is_flat, groups)),
-        "groups_too_small": sum(len(rewards) < 2 for rewards in groups),
-        "resampled_groups": places.tried,
-        "replaced_groups": places.replaced,
-    }
-
-
-def no_group(step: int, played: Sequence[Played]) -> str:
-    """Why a step has nothing to learn from, for people."""
-    counts = Counter(episode.row["unscored"] or "scored" for episode in played)
-    reason = next((episode.row["reason"] for episode in played if episode.row["unscored"]), "")
-    tools = told_tools(episode.row for episode in played)
-    broken = f"Tools broke: {tools}. " if tools else ""
-    return (
-        f"step {step}: no question has two scored rollouts to compare; rollouts by fate: {dict(counts)}. "
-        f"{broken}The first reason: {reason or 'none given'}. rollouts.jsonl has them all"
-    )
+    rewarded = [(episode.row, episode.reward) for episode in played]
+    return of_rollouts(rewarded, n_rollouts=len(played), unscored=counts)
 
 
 def _left_out(played: Sequence[Played], places: Places, batch: Batch) -> dict[str, str]:
-    """Why rollouts are not in the batch."""
     there = {rollout for rollout, _ in batch.rows}
     missing = [episode for episode in played if episode.row["rollout_id"] not in there]
     why = {True: SMALL, False: REPLACED}

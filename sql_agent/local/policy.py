@@ -149,7 +149,6 @@ class Policy:
 
 
 def _quantized(kind: str) -> dict[str, Any]:
-    """How the weights are loaded: as they are, or in 4 bits."""
     if kind == "none":
         return {}
     from transformers import BitsAndBytesConfig

@@ -15,28 +15,24 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from agl_plugin.audit.facts import Seen
 from agl_plugin.audit.stored import StoredRollout
-from agl_plugin.run.curriculum import CurriculumRules
-from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.update.rows import Call
 from foundation.background import Overdue, within
 from foundation.rollout_keys import AWAITS_GROUP, TIMED_OUT, RunKeys
 from foundation.seeds import call_seeds, rollout_seed
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import AgentTree, DataConfig
+from sql_agent.config import AgentTree
 from sql_agent.data.dataset import to_row
-from sql_agent.errors import Fault
 from sql_agent.local.endpoint import PolicyEndpoint, Sampled
 from sql_agent.local.sampling import Sampler
 from sql_agent.records import Episode, Question, Reward, rollout_record
 from sql_agent.scoring.groups import grader_of
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.scoring.reward import reward_of_fault, score
+from sql_agent.scoring.reward import graded
 
 Mode = Literal["train", "val"]
 PATIENCE = 0.25  # the others must not run out of time for one that hangs; nobody is done before it anyway
@@ -62,32 +58,12 @@ class Played:
 
 
 def as_played(rollouts: Sequence[StoredRollout]) -> list[Played]:
-    """Stored rollouts in the place of played ones."""
     return [
         Played(rollout.record["group"], rollout.record, rollout.seen.calls, seen=rollout.seen) for rollout in rollouts
     ]
 
 
-def order_of(
-    data: DataConfig,
-    questions: Sequence[Question],
-    *,
-    n: int,
-    curriculum: CurriculumRules | None = None,
-    resume: str = "",
-) -> QuestionOrder:
-    """Which `n` questions each step asks, as the checkpoint left it where the run goes on from one."""
-    rows = [to_row(question) for question in questions]
-    weights = [file.weight for file in data.train_files]
-    order = QuestionOrder(rows, n=n, seed=data.seed, weights=weights, curriculum=curriculum)
-    if resume:
-        order.load(Path(resume))
-    return order
-
-
 class Player:
-    """Plays the rollouts of a step at once."""
-
     def __init__(self, config: AgentTree, endpoint: PolicyEndpoint, scoring: ScoringContext, *, seed: int) -> None:
         self._config, self._endpoint, self._scoring, self._seed = config, endpoint, scoring, seed
         # A call waits here while those of all other rollouts are sampled, so it has the time that its rollout has.
@@ -144,12 +120,10 @@ class Player:
         rollout = self._config.rollout
         llm = self._endpoint.of_rollout(name).sampled(rollout if mode == "train" else rollout.validation)
         llm = dataclasses.replace(llm, seeds=call_seeds(seed))
-        work = self._scored(name, question, llm, in_group=mode == "train")
+        scoring = dataclasses.replace(self._scoring, in_group=mode == "train")
+        work = graded(self._episode(name, question, llm), question, scoring)
         try:
             episode, reward = await within(work, limit_s=rollout.rollout_timeout_s)
-        except Fault as fault:
-            logger.warning("rollout of question %s is unscored: %s", question.id, fault)
-            episode, reward = None, reward_of_fault(fault)
         except Overdue as exc:
             self._endpoint.over(name)
             reason = f"rollout.rollout_timeout_s = {rollout.rollout_timeout_s:g} is over; {exc}"
@@ -159,14 +133,11 @@ class Player:
             episode, reward = None, Reward(unscored="agent_error", explanation=f"{type(exc).__name__}: {exc}"[:500])
         return rollout_record(question, episode, reward).model_dump()
 
-    async def _scored(
-        self, name: str, question: Question, llm: LLMEndpoint, *, in_group: bool
-    ) -> tuple[Episode, Reward]:
+    async def _episode(self, name: str, question: Question, llm: LLMEndpoint) -> Episode:
         try:
-            episode = await self._runner.run(question, llm)
+            return await self._runner.run(question, llm)
         finally:
             self._endpoint.over(name)
-        return episode, await score(episode, dataclasses.replace(self._scoring, in_group=in_group))
 
     def _graded(self, played: list[Played]) -> list[Played]:
         for group in {rollout.group for rollout in played if rollout.row["unscored"] == AWAITS_GROUP}:
@@ -194,7 +165,6 @@ def _keys(name: str, sampled: Sampled, record: dict[str, Any], place: dict[str, 
 
 
 def rewards_of(played: Sequence[Played]) -> dict[str, list[float]]:
-    """The rewards of each group's scored rollouts."""
     by_group: dict[str, list[float]] = {}
     for rollout in played:
         if rollout.reward is not None:

@@ -41,7 +41,6 @@ class Sampler:
         self._ends = sorted({tokenizer.eos_token_id, *([ends] if isinstance(ends, int) else ends)})
 
     def answers(self, calls: Sequence[Call]) -> list[Generated]:
-        """The answers, in the order of the calls."""
         alike: defaultdict[Drawn, list[Call]] = defaultdict(list)
         for call in sorted(calls, key=lambda call: len(call.prompt)):
             alike[call.sampling].append(call)

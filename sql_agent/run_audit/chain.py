@@ -30,8 +30,6 @@ WHY_NOT = {
 
 
 class Chain:
-    """The chain of one rollout of an audit file."""
-
     def __init__(self, connection: sqlite3.Connection, rollout: str, *, folder: Path) -> None:
         self._connection, self._folder = connection, folder
         (self.run,) = connection.execute("SELECT * FROM run").fetchall()
@@ -47,7 +45,6 @@ class Chain:
         return self._connection.execute(query, (self.rollout["id"],)).fetchall()
 
     def lines(self) -> Iterator[str]:
-        """Plain text, line by line."""
         for part in (self._asked, self._played, self._tools, self._judged, self._compared, self._learned, self._moved):
             yield from part()
             yield ""
@@ -158,7 +155,6 @@ class Chain:
 
 
 def short(value: str | None) -> str:
-    """A text in one line, cut."""
     line = " ".join((value or "").split())
     return line if len(line) <= SHOWN_CHARS else f"{line[:SHOWN_CHARS]}…"
 

@@ -6,8 +6,7 @@ Every query goes through an index: below 1 s over 100,000 rollouts.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -31,76 +30,52 @@ STEPS = """SELECT rollout.step, mode, count(*) AS rollouts, count(*) - sum(unsco
   LEFT JOIN policy_update ON policy_update.step = rollout.step AND mode = 'train'
   LEFT JOIN checkpoint ON checkpoint.update_id = policy_update.id
   GROUP BY rollout.step, mode ORDER BY rollout.step, mode"""
-AGENTS = """SELECT CASE agent WHEN '' THEN :default ELSE agent END AS agent, mode, count(*) AS rollouts,
-  count(*) - sum(unscored != '') AS scored, avg(CASE WHEN unscored = '' THEN reward END) AS reward_mean
-  FROM rollout JOIN verdict ON verdict.rollout_id = rollout.id GROUP BY agent, mode ORDER BY agent, mode"""
 REASONS = "SELECT unscored, count(*) AS n FROM verdict WHERE unscored > '' GROUP BY unscored ORDER BY n DESC"
 BAD_TOOL = "tool_call.outcome IN ('error', 'timeout', 'bad_arguments')"
+# What can be asked for, by the name of its value.
+CONDITIONS = {
+    "min_reward": "reward >= :min_reward AND unscored = ''",
+    "max_reward": "reward <= :max_reward AND unscored = ''",
+    "any_reason": "unscored > ''",
+    "unscored": "unscored = :unscored",
+    "question": "rollout.question_id IN (SELECT id FROM question WHERE name = :question OR id = :question "
+    "OR instr(lower(question.question), lower(:question)))",
+    "tool_error": f"rollout.id IN (SELECT rollout_id FROM tool_call WHERE {BAD_TOOL})",
+    "step": "rollout.step = :step",
+    "mode": "mode = :mode",
+    "agent": "agent = :agent",
+}
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What rollouts are looked for. `unscored` is a reason, or `any`; `question` an id, or a part of its text;
-    `agent` a name of [agents], or `default`."""
+def asked(**given: Any) -> Row:
+    """The values of a query by the names of CONDITIONS; what is None, "" or False asks for nothing.
 
-    min_reward: float | None = None
-    max_reward: float | None = None
-    unscored: str = ""
-    question: str = ""
-    tool_error: bool = False
-    step: int | None = None
-    mode: str = ""
-    agent: str = ""
-
-    @property
-    def conditions(self) -> list[tuple[str, dict[str, Any]]]:
-        """SQL with its named values."""
-        exact, part = {"question": self.question}, {"part": f"%{_literal(self.question)}%"}
-        given: list[tuple[object, str, dict[str, Any]]] = [
-            (self.min_reward is not None, "reward >= :low AND unscored = ''", {"low": self.min_reward}),
-            (self.max_reward is not None, "reward <= :high AND unscored = ''", {"high": self.max_reward}),
-            (self.unscored == ANY, "unscored > ''", {}),
-            (self.unscored and self.unscored != ANY, "unscored = :unscored", {"unscored": self.unscored}),
-            (self.question, "rollout.question_id IN (SELECT id FROM question WHERE name = :question "
-             "OR id = :question OR question.question LIKE :part ESCAPE '!')", exact | part),
-            (self.tool_error, f"rollout.id IN (SELECT rollout_id FROM tool_call WHERE {BAD_TOOL})", {}),
-            (self.step is not None, "rollout.step = :step", {"step": self.step}),
-            (self.mode, "mode = :mode", {"mode": self.mode}),
-            (self.agent, "agent = :agent", {"agent": "" if self.agent == DEFAULT else self.agent}),
-        ]  # fmt: skip
-        return [(sql, values) for wanted, sql, values in given if wanted]
+    `unscored` is a reason, or `any`; `question` an id, or a part of its text; `agent` a name of [agents], or `default`.
+    """
+    values = {name: value for name, value in given.items() if value not in (None, "") and value is not False}
+    if values.get("unscored") == ANY:
+        values["any_reason"] = values.pop("unscored")
+    if values.get("agent") == DEFAULT:
+        values["agent"] = ""
+    return values
 
 
-def _literal(text: str) -> str:
-    for sign in "!%_":
-        text = text.replace(sign, f"!{sign}")
-    return text
+def condition(values: Row) -> str:
+    """SQL for what is asked."""
+    return " AND ".join(CONDITIONS[name] for name in values) or "1"
 
 
-def find(connection: sqlite3.Connection, wanted: Wanted, *, limit: int) -> list[Row]:
-    """The first rollouts that are wanted, in the order of the steps."""
-    conditions = wanted.conditions
-    where = " AND ".join(sql for sql, _ in conditions) or "1"
-    values: Row = {"limit": limit}
-    for _, more in conditions:
-        values |= more
-    query = f"{FOUND} WHERE {where} ORDER BY rollout.step, rollout.rowid LIMIT :limit"
-    return [dict(row) for row in connection.execute(query, values)]
+def find(connection: sqlite3.Connection, values: Row, *, limit: int) -> list[Row]:
+    """The first rollouts of what is asked, in the order of the steps."""
+    query = f"{FOUND} WHERE {condition(values)} ORDER BY rollout.step, rollout.rowid LIMIT :limit"
+    return [dict(row) for row in connection.execute(query, values | {"limit": limit})]
 
 
 def steps(connection: sqlite3.Connection) -> list[Row]:
-    """Each step and validation with its counts and its update."""
     return [dict(row) for row in connection.execute(STEPS)]
 
 
-def agents(connection: sqlite3.Connection) -> list[Row]:
-    """Each agent of a mixed run with its counts; [] where one agent plays alone."""
-    rows = [dict(row) for row in connection.execute(AGENTS, {"default": DEFAULT})]
-    return rows if {row["agent"] for row in rows} - {DEFAULT} else []
-
-
 def reasons(connection: sqlite3.Connection) -> dict[str, int]:
-    """Reasons of unscored rollouts, with how many there are."""
     return {row["unscored"]: row["n"] for row in connection.execute(REASONS)}
 
 
@@ -131,22 +106,13 @@ def _row_in_words(row: sqlite3.Row) -> str:
     return f"row {name} with advantage {row['advantage']:+.3f} in update {row['update_id']}"
 
 
-def trails(folder: Path, rollouts: Iterable[str]) -> dict[str, str]:
-    """The trails of rollouts; {} for a run without an audit, or with a damaged one."""
-    if not (folder / run_folder.AUDIT).is_file():
-        return {}
+def trail_in(folder: Path, rollout: str) -> str:
+    """The trail of a rollout in a run's folder; "" without an audit that knows it, or with a damaged one."""
+    if not rollout or not (folder / run_folder.AUDIT).is_file():
+        return ""
     try:
-        connection = opened(folder)
-    except (UserError, sqlite3.Error):
-        return {}
-    try:
-        by_rollout = {}
-        for rollout in rollouts:
+        with closing(opened(folder)) as connection:
             known = connection.execute("SELECT 1 FROM rollout WHERE id = ?", (rollout,)).fetchone()
-            if known:
-                by_rollout[rollout] = trail(connection, rollout)
-        return by_rollout
-    except (sqlite3.Error, ValueError, TypeError):
-        return {}
-    finally:
-        connection.close()
+            return trail(connection, rollout) if known else ""
+    except (UserError, sqlite3.Error, ValueError, TypeError):
+        return ""

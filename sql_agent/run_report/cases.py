@@ -6,7 +6,6 @@ Texts stay as they are: the page's template cuts and escapes them.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
@@ -46,19 +45,8 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How a question does: mean rewards before and after (None where there is no such side), and of how many trials."""
-
-    record: RolloutRecord
-    where: str
-    before: float | None
-    after: float
-    n: int
-
-
-@dataclass(frozen=True)
 class Compared:
-    """A question's scored entries on both sides."""
+    """A question's scored entries on both sides; none before where training alone is looked at."""
 
     before: list[Entry]
     after: list[Entry]
@@ -74,6 +62,15 @@ class Compared:
     @property
     def change(self) -> float:
         return self.new - self.old
+
+    @property
+    def record(self) -> RolloutRecord:
+        return self.after[0].record()
+
+    @property
+    def where(self) -> str:
+        first = self.after[0]
+        return first.split or (f"step {first.step}" if first.side == "train" else "validation")
 
 
 def _mean(entries: list[Entry]) -> float:
@@ -105,7 +102,6 @@ def sides(run: RunData) -> tuple[str, list[Entry], list[Entry]]:
 
 
 def compared(run: RunData) -> list[Compared]:
-    """The questions that were scored on both sides."""
     _, before, after = sides(run)
     old, new = _by_question(before), _by_question(after)
     return [Compared(old[key], new[key]) for key in old if key in new]
@@ -119,18 +115,7 @@ def pairs(run: RunData) -> list[Case]:
         "worse": sorted((q for q in questions if q.change < -CLEAR), key=lambda q: q.change),
         "still low": sorted((q for q in questions if abs(q.change) <= CLEAR and q.new < LOW), key=lambda q: q.new),
     }
-    return [_pair(kind, q) for kind, candidates in ranked.items() for q in varied(candidates, SHOWN[kind])]
-
-
-def varied(questions: list[Compared], n: int) -> list[Compared]:
-    """The first n, but no task type a second time before the others of the first 4 n had their turn."""
-    turns: dict[str, int] = defaultdict(int)
-    ranked = []
-    for place, question in enumerate(questions[: 4 * n]):
-        task = question.after[0].task_type
-        ranked.append((turns[task], place))
-        turns[task] += 1
-    return [questions[place] for _, place in sorted(sorted(ranked)[:n], key=lambda pair: pair[1])]
+    return [_pair(kind, q) for kind, candidates in ranked.items() for q in candidates[: SHOWN[kind]]]
 
 
 def _pair(kind: Kind, question: Compared) -> Case:
@@ -167,8 +152,7 @@ def groups(run: RunData) -> list[Case]:
     spread = [sorted(members, key=lambda e: e.reward or 0.0) for members in by_group.values()]
     wide = [members for members in spread if (members[-1].reward or 0) - (members[0].reward or 0) > CLEAR]
     wide.sort(key=lambda members: (-((members[-1].reward or 0) - (members[0].reward or 0)), -members[0].step))
-    chosen = varied([Compared(members, members) for members in wide], MOST_GROUPS)
-    return [_group(question.after) for question in chosen]
+    return [_group(members) for members in wide[:MOST_GROUPS]]
 
 
 def _group(members: list[Entry]) -> Case:
@@ -183,20 +167,12 @@ def _group(members: list[Entry]) -> Case:
     )
 
 
-def standings(run: RunData) -> tuple[list[Standing], list[Standing]]:
+def standings(run: RunData) -> tuple[list[Compared], list[Compared]]:
     """The most improved and the worst questions, at most MOST_STANDINGS each; of training where nothing is compared."""
-    questions = compared(run)
-    if questions:
-        best = sorted((q for q in questions if q.change > CLEAR), key=lambda q: -q.change)[:MOST_STANDINGS]
-        worst = sorted(questions, key=lambda q: (q.new, q.change))[:MOST_STANDINGS]
-        return [_standing(q.after, q.before) for q in best], [_standing(q.after, q.before) for q in worst]
+    if questions := compared(run):
+        best = sorted((q for q in questions if q.change > CLEAR), key=lambda q: -q.change)
+        return best[:MOST_STANDINGS], sorted(questions, key=lambda q: (q.new, q.change))[:MOST_STANDINGS]
     entries = run.trials or [entry for entry in run.rollouts if entry.side == "train"]
     last = max((entry.step for entry in entries), default=0)
     recent = _by_question(entry for entry in entries if entry.step >= last * 2 // 3)
-    return [], [_standing(group, []) for group in sorted(recent.values(), key=_mean)[:MOST_STANDINGS]]
-
-
-def _standing(entries: list[Entry], before: list[Entry]) -> Standing:
-    first = entries[0]
-    where = first.split or (f"step {first.step}" if first.side == "train" else "validation")
-    return Standing(first.record(), where, _mean(before) if before else None, _mean(entries), len(entries))
+    return [], [Compared([], group) for group in sorted(recent.values(), key=_mean)[:MOST_STANDINGS]]

@@ -17,11 +17,12 @@ from foundation.errors import UserError
 from sql_agent.evaluation.folder import RESULTS, TRIALS
 from sql_agent.evaluation.results import EvalReport
 from sql_agent.records import RolloutRecord, RunRecord, TrialRecord
-from sql_agent.run_audit.search import trails
+from sql_agent.run_audit.search import trail_in
 from sql_agent.run_report.plain import Tree, number
 
 EVALUATION = "evaluation"
 KEPT_CHARS = 200
+TEXTS = ("split", "decoding", "group", "question_id", "task_type", "unscored", "rollout_id", "agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +47,16 @@ class Entry:
     agent: str = ""
 
     def line(self) -> bytes:
-        """The line of its file, read again."""
         with self.file.open("rb") as file:
             file.seek(self.offset)
             return file.readline()
 
     def record(self) -> RolloutRecord:
-        """The whole record."""
         return RolloutRecord.model_validate_json(self.line())
 
     def trail(self) -> str:
         """What became of a rollout in the update, with ids; "" for a trial, and without an audit."""
-        return trails(self.file.parent, [self.rollout_id]).get(self.rollout_id, "") if self.rollout_id else ""
+        return trail_in(self.file.parent, self.rollout_id)
 
 
 @dataclass
@@ -135,7 +134,7 @@ def rollouts_after(folder: Path, offset: int, problems: list[str]) -> tuple[list
     """The rollouts that were written behind an offset, and the offset behind the last of them."""
     file, entries = folder / run_folder.ROLLOUTS, []
     for at, record in _lines(file, RunRecord.model_validate_json, problems, offset=offset):
-        entries.append(_entry(file, at, record, side=record.mode, step=record.step))
+        entries.append(_entry(file, at, record, side=record.mode))
     return entries, entries[-1].offset + len(entries[-1].line()) if entries else offset
 
 
@@ -162,24 +161,14 @@ def _metrics(line: bytes) -> Tree:
     row = json.loads(line)
     if not isinstance(row, dict):
         raise ValueError("no JSON object")
-    return {key: value for key, value in row.items() if number(value) is not None or key in ("kind", "warnings")}
+    kept = {key: value for key, value in row.items() if key == "kind" or number(value) is not None}
+    return kept | ({"warnings": row["warnings"]} if isinstance(row.get("warnings"), list) else {})
 
 
-def _entry(file: Path, offset: int, record: RunRecord | TrialRecord, *, side: str, step: int = 0) -> Entry:
-    trial = isinstance(record, TrialRecord)
-    return Entry(
-        file=file,
-        offset=offset,
-        side=side[:KEPT_CHARS],
-        step=step,
-        split=record.split[:KEPT_CHARS] if trial else "",
-        decoding=record.decoding if trial else "",
-        group="" if trial else record.group[:KEPT_CHARS],
-        question_id=record.question_id[:KEPT_CHARS],
-        task_type=record.task_type[:KEPT_CHARS],
-        # A rollout without token ids has a reward, but was not learned from.
-        reward=None if record.unscored else record.reward,
-        unscored=record.unscored[:KEPT_CHARS],
-        rollout_id="" if trial else record.rollout_id[:KEPT_CHARS],
-        agent=record.agent[:KEPT_CHARS],
-    )
+def _entry(file: Path, offset: int, record: RunRecord | TrialRecord, *, side: str) -> Entry:
+    """Of a rollout or a trial, each of which lacks some of what the other has."""
+    texts = {name: getattr(record, name, "")[:KEPT_CHARS] for name in TEXTS}
+    # A rollout without token ids has a reward, but was not learned from.
+    reward = None if record.unscored else record.reward
+    step = getattr(record, "step", 0)
+    return Entry(file=file, offset=offset, side=side[:KEPT_CHARS], step=step, reward=reward, **texts)

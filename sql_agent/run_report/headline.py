@@ -38,17 +38,6 @@ class Headline:
         return "better" if self.delta.low > 0 else "worse" if self.delta.high < 0 else "no clear difference"
 
 
-@dataclass(frozen=True)
-class MeasureRow:
-    """One line of the table of all measures: of one split and decoding, on both sides."""
-
-    where: str
-    measure: str
-    before: Estimate | None
-    after: Estimate
-    delta: Estimate | None
-
-
 def headlines(run: RunData) -> list[Headline]:
     """All comparisons that this run has, most telling first; [] where nothing was held out."""
     return _evaluated(run.results) if run.results else _validated(run)
@@ -60,9 +49,7 @@ def _evaluated(results: EvalReport) -> list[Headline]:
         Headline(
             key.partition("/")[0],
             _note(key, figures, old.get(key)),
-            figures.measures["reward"],
-            _known(old[key].measures["reward"] if key in old else None),
-            _known(results.delta[key]["reward"] if key in results.delta else None),
+            *_sides(results, key, "reward"),
             [
                 *_tasks(old[key].by_agent if key in old else {}, figures.by_agent),
                 *_tasks(old[key].by_task if key in old else {}, figures.by_task),
@@ -73,6 +60,13 @@ def _evaluated(results: EvalReport) -> list[Headline]:
     ]
 
 
+def _sides(results: EvalReport, key: str, measure: str) -> tuple[Estimate, Estimate | None, Estimate | None]:
+    """A measure after and before, and the difference."""
+    old, new = results.sides
+    before = old[key].measures.get(measure) if key in old else None
+    return new[key].measures[measure], _known(before), _known(results.delta.get(key, {}).get(measure))
+
+
 def _known(estimate: Estimate | None) -> Estimate | None:
     """None where no question has a value."""
     return estimate if estimate and estimate.n else None
@@ -80,17 +74,12 @@ def _known(estimate: Estimate | None) -> Estimate | None:
 
 def _note(key: str, after: Figures, before: Figures | None) -> str:
     """Decoding, questions, and the trials of both sides that a fault left unscored."""
+    note = f"{key.partition('/')[2]}, {after.measures['reward'].n} questions"
     lost = sum(sum(figures.unscored.values()) for figures in (after, before) if figures)
-    parts = [
-        key.partition("/")[2],
-        f"{after.measures['reward'].n} questions",
-        f"{lost} trials unscored" if lost else "",
-    ]
-    return ", ".join(part for part in parts if part)
+    return f"{note}, {lost} trials unscored" if lost else note
 
 
 def _tasks(old: dict[str, TaskFigures], new: dict[str, TaskFigures]) -> list[Headline]:
-    """The reward by task type, or by agent."""
     rewards = {task: figures.measures["reward"] for task, figures in list(new.items())[:MOST_TASKS]}
     return [
         Headline(task, f"{after.n} questions", after, _known(old[task].measures["reward"] if task in old else None))
@@ -121,20 +110,13 @@ def _validation(run: RunData, agent: str | None) -> Headline | None:
     return Headline(title, note, after, points[0][1], estimate(changes) if changes else None)
 
 
-def measure_rows(results: EvalReport | None) -> list[MeasureRow]:
-    """Every measure of the evaluation that has a meaning for its agent, by split and decoding."""
+def measure_rows(results: EvalReport | None) -> list[Headline]:
+    """Every measure of the evaluation that has a meaning for its agent, by split and decoding; its name is the note."""
     if results is None:
         return []
-    old, new = results.sides
     return [
-        MeasureRow(
-            key.replace("/", ", "),
-            name,
-            _known(old[key].measures.get(name) if key in old else None),
-            after,
-            _known(results.delta.get(key, {}).get(name)),
-        )
-        for key, figures in new.items()
+        Headline(key.replace("/", ", "), name, *_sides(results, key, name))
+        for key, figures in results.sides[1].items()
         for name, after in figures.measures.items()
         if after.n and (results.database or name not in OF_SQL)
     ]

@@ -8,9 +8,9 @@ again; what a model wrote is escaped, and the page may ask this address alone. O
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
+import threading
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from starlette.routing import Route
 from foundation import run_folder
 from foundation.console import duration
 from foundation.errors import UserError
+from foundation.grouping import grouped
 from foundation.http_gate import Gate, RequestMetrics, Traffic
 from sql_agent.evaluation.folder import RESULTS
 from sql_agent.run_report import facts, page
@@ -44,8 +45,8 @@ class Group:
     """The rollouts of one question in one step; `numbers` are their places in rollouts.jsonl."""
 
     step: int
-    entries: list[Entry]
     numbers: list[int]
+    entries: list[Entry]
 
     @property
     def question(self) -> str:
@@ -65,8 +66,6 @@ class Group:
 
 
 class LiveRun:
-    """A run folder, read on as it grows."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.forget()
@@ -157,41 +156,32 @@ def _size(file: Path) -> int:
 
 def _groups(rollouts: list[Entry]) -> list[Group]:
     """The groups of the latest step, those with the widest rewards first: they teach most."""
-    last = max((entry.step for entry in rollouts if entry.side == "train"), default=0)
-    by_name: dict[str, Group] = {}
-    for n in range(len(rollouts) - 1, -1, -1):
-        entry = rollouts[n]
-        if entry.side != "train" or not entry.group:
-            continue
-        if entry.step < last:
-            break
-        group = by_name.setdefault(entry.group, Group(last, [], []))
-        group.entries.append(entry)
-        group.numbers.append(n)
-    return sorted(by_name.values(), key=lambda group: group.spread, reverse=True)[:MOST_GROUPS]
+    played = [(n, entry) for n, entry in enumerate(rollouts) if entry.side == "train" and entry.group]
+    last = max((entry.step for _, entry in played), default=0)
+    by_name = grouped((one for one in played if one[1].step == last), lambda one: one[1].group)
+    groups = [Group(last, [n for n, _ in found], [entry for _, entry in found]) for found in by_name.values()]
+    return sorted(groups, key=lambda group: group.spread, reverse=True)[:MOST_GROUPS]
 
 
 class LiveView:
-    """The routes over one run."""
-
     def __init__(self, folder: Path) -> None:
         self._live = LiveRun(folder)
-        self._one = asyncio.Lock()  # one reader of the files at a time
+        self._one = threading.Lock()  # one reader of the files at a time: Starlette answers in threads
 
-    async def _page(self, _: Request) -> Response:
-        async with self._one:
-            return HTMLResponse(await asyncio.to_thread(self._live.page))
+    def _page(self, _: Request) -> Response:
+        with self._one:
+            return HTMLResponse(self._live.page())
 
-    async def _now(self, request: Request) -> Response:
-        async with self._one:
-            body = await asyncio.to_thread(self._live.now, request.query_params.get("q", "")[:200].strip())
+    def _now(self, request: Request) -> Response:
+        with self._one:
+            body = self._live.now(request.query_params.get("q", "")[:200].strip())
             return HTMLResponse(body, headers={"X-Page": self._live.version})
 
-    async def _transcripts(self, request: Request) -> Response:
+    def _transcripts(self, request: Request) -> Response:
         try:
             numbers = [int(n) for n in request.query_params.getlist("n")]
-            async with self._one:
-                return HTMLResponse(await asyncio.to_thread(self._live.transcripts, numbers))
+            with self._one:
+                return HTMLResponse(self._live.transcripts(numbers))
         except (ValueError, IndexError):
             return JSONResponse({"detail": "n must be numbers of rollouts"}, status_code=404)
 
@@ -209,8 +199,8 @@ class LiveView:
             traffic=traffic,
         )
 
-        async def unread(_request: Request, exc: Exception) -> Response:
-            async with self._one:
+        def unread(_request: Request, exc: Exception) -> Response:
+            with self._one:
                 self._live.forget()
             why = f"a file of the run cannot be read ({exc!r:.300}). Ask again if it was just made anew, else mend it"
             logger.warning("%s", why)

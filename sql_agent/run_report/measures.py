@@ -19,42 +19,25 @@ MOST_POINTS, MOST_BARS = 160, 60
 Unit = Literal["number", "percent", "count"]
 
 
-@dataclass(frozen=True)
-class Phase:
-    """A part of a step's time, named as in agl_plugin.run.time_split.
-
-    `key` is its metric. `color` numbers the page's series colours: a phase has the same in every run, and what is no
-    work is grey.
-    """
-
-    name: str
-    title: str
-    color: int
-
-    @property
-    def key(self) -> str:
-        return f"time/{self.name}"
-
-
-PHASES = [
-    Phase("generation", "generation", 0),
-    Phase("tool", "tools", 1),
-    Phase("judge", "judge", 2),
-    Phase("old_log_prob", "old log-probs", 3),
-    Phase("reference", "reference model", 4),
-    Phase("update", "update", 5),
-    Phase("weight_sync", "weight sync", 6),
-    Phase("store_adapter", "store and adapter", 8),
-    Phase("idle", "idle", 7),
-]
-REST = Phase("other", "everything else", 9)
-PHASE_COLOR = {phase.title: phase.color for phase in [*PHASES, REST]}
+# The parts of a step's time, which have the metrics time/NAME (agl_plugin.run.time_split): how each is called, and the
+# number of its colour, the same in every run; what is no work is grey.
+PHASES = {
+    "generation": ("generation", 0),
+    "tool": ("tools", 1),
+    "judge": ("judge", 2),
+    "old_log_prob": ("old log-probs", 3),
+    "reference": ("reference model", 4),
+    "update": ("update", 5),
+    "weight_sync": ("weight sync", 6),
+    "store_adapter": ("store and adapter", 8),
+    "idle": ("idle", 7),
+}
+REST = "everything else"
+PHASE_COLOR = {**dict(PHASES.values()), REST: 9}
 
 
 @dataclass(frozen=True)
 class Series:
-    """A measure over the steps."""
-
     name: str
     title: str
     about: str
@@ -72,7 +55,6 @@ class Series:
 
     @property
     def range(self) -> str:
-        """From the smallest to the largest value."""
         return f"{self.shown(min(self.values))} to {self.shown(max(self.values))}"
 
     def shown(self, value: float) -> str:
@@ -95,7 +77,6 @@ def per(run: RunData) -> str:
 
 
 def step_of(group: list[Tree]) -> int:
-    """The step that a bin is drawn at: its last."""
     return int(group[-1]["step"])
 
 
@@ -112,7 +93,6 @@ def over_steps(rows: list[Tree], metric: str) -> tuple[list[int], list[float]]:
 
 
 def reward_parts(run: RunData) -> dict[str, Series]:
-    """Each part of the training reward over the steps."""
     rows = run.rows("train")
     prefix = "rollout/reward_parts/"
     names = list(dict.fromkeys(key.removeprefix(prefix) for row in rows for key in row if key.startswith(prefix)))
@@ -121,23 +101,19 @@ def reward_parts(run: RunData) -> dict[str, Series]:
 
 
 def training_reward(run: RunData) -> Series:
-    """The mean reward of the training rollouts, sampled at the training temperature."""
     points = over_steps(run.rows("train"), "rollout/reward_mean")
     return Series("reward", "training", "", "number", *points)
 
 
 def phase_seconds(run: RunData) -> tuple[list[int], dict[str, list[float]]]:
-    """Steps, and the seconds of each phase by its title; what no phase accounts for is `everything else`."""
+    """Steps, and the seconds of each phase by its title; REST is what no phase accounts for."""
     groups = bins(run.rows("train"), MOST_BARS)
-    seconds: dict[str, list[float]] = defaultdict(list)
+    seconds: dict[str, list[float]] = {title: [] for title in PHASE_COLOR}
     for group in groups:
-        known = 0.0
-        for phase in PHASES:
-            seconds_of_phase = max(0.0, mean_of(group, phase.key) or 0.0)
-            seconds[phase.title].append(seconds_of_phase)
-            known += seconds_of_phase
-        whole = mean_of(group, "seconds") or 0.0
-        seconds[REST.title].append(max(0.0, whole - known))
+        for name, (title, _) in PHASES.items():
+            seconds[title].append(max(0.0, mean_of(group, f"time/{name}") or 0.0))
+        known = sum(values[-1] for title, values in seconds.items() if title != REST)
+        seconds[REST].append(max(0.0, (mean_of(group, "seconds") or 0.0) - known))
     used = {title: values for title, values in seconds.items() if any(values)}
     return [step_of(group) for group in groups], used
 

@@ -19,7 +19,6 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import SqlLexer
 
 from agl_plugin.run.curriculum import POOLS
-from foundation.console import duration
 from sql_agent.agent.view import clean
 from sql_agent.judge_audit.metrics import rate
 from sql_agent.run_report import cases, facts, health, measures, plots
@@ -47,32 +46,23 @@ class Chart:
 
     @property
     def svg(self) -> dict[str, str]:
-        """The picture by size."""
-        return plots.pictures(self.draw, name=self.name)
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A health measure with its small picture."""
-
-    series: Series
-    svg: str
+        sizes = plots.SIZES.items()
+        return {size: plots.picture(self.draw, points, name=f"{self.name}-{size}") for size, points in sizes}
 
 
 @dataclass(frozen=True)
 class Page:
-    """All that the templates show."""
+    """All that the templates show; `panels` are health measures, each with its small picture."""
 
     run: RunData
     charts: dict[str, Chart] = field(default_factory=dict)
-    panels: list[Panel] = field(default_factory=list)
+    panels: list[tuple[Series, str]] = field(default_factory=list)
 
 
 def build(run: RunData) -> Page:
-    """The charts of a run."""
-    charts = [chart for chart in (_reward(run), _parts(run), _pools(run), *_learned(run), _time(run)) if chart]
+    charts = [chart for chart in (_reward(run), _parts(run), _pools(run), _loss(run), _time(run)) if chart]
     panels = [
-        Panel(series, plots.picture(plots.line(series), plots.SMALL, name=f"health{n}"))
+        (series, plots.picture(plots.line(series), plots.SMALL, name=f"health{n}"))
         for n, series in enumerate(health.health(run))
     ]
     return Page(run, {chart.name: chart for chart in charts}, panels)
@@ -84,9 +74,10 @@ def write_pngs(page: Page, folder: Path) -> list[Path]:
     for name in PNGS:
         (folder / name).unlink(missing_ok=True)
     for chart in page.charts.values():
-        plots.png(chart.draw, path=folder / f"{chart.name}.png", title=chart.title)
+        plots.png([(chart.title, chart.draw)], path=folder / f"{chart.name}.png")
     if page.panels:
-        plots.png_grid([(p.series.title, plots.line(p.series)) for p in page.panels], path=folder / "health.png")
+        draws = [(series.title, plots.line(series)) for series, _ in page.panels]
+        plots.png(draws, path=folder / "health.png", size=plots.SMALL_PNG)
     return sorted(folder.glob("*.png"))
 
 
@@ -125,7 +116,7 @@ def _parts(run: RunData) -> Chart | None:
 
 
 def _legend(series: list[Series]) -> list[tuple[str, str]]:
-    return [(f"--c{n % len(plots.LIGHT_SERIES) + 1}", s.title) for n, s in enumerate(series)]
+    return [(f"--c{n % len(plots.PAPER_SERIES) + 1}", s.title) for n, s in enumerate(series)]
 
 
 def _pools(run: RunData) -> Chart | None:
@@ -145,25 +136,15 @@ def _pools(run: RunData) -> Chart | None:
     return Chart("pools", "Pools of questions", about, _legend(visited), plots.parts(visited), *by_step(pools))
 
 
-LEARNED = {
-    "train/loss": ("loss", "Loss"),
-    "train/token_accuracy": ("token_accuracy", "Token accuracy"),
-    "train/pair_accuracy": ("pair_accuracy", "Pairs told apart"),
-    "train/pair_margin": ("pair_margin", "Reward margin"),
-}
-
-
-def _learned(run: RunData) -> list[Chart]:
-    """What a run that learns from files says of progress; GRPO's loss says nothing of it."""
-    charts: list[Chart] = []
-    for metric, (name, title) in LEARNED.items():
-        steps, values = measures.over_steps(run.rows("train"), metric)
-        if steps:
-            series = Series(name, title.lower(), "", "number", steps, values)
-            about = f"{title}: {values[0]:.4f} at step {steps[0]}, {values[-1]:.4f} at step {steps[-1]}."
-            legend = [("--c1", f"{title.lower()}{measures.per(run)}")]
-            charts.append(Chart(name, title, about, legend, plots.parts([series]), *by_step([series])))
-    return charts
+def _loss(run: RunData) -> Chart | None:
+    """How a run that learns from files gets on; GRPO's loss says nothing of that."""
+    steps, values = measures.over_steps(run.rows("train"), "train/loss")
+    if not steps:
+        return None
+    series = [Series("loss", "loss", "", "number", steps, values)]
+    about = f"Loss: {values[0]:.4f} at step {steps[0]}, {values[-1]:.4f} at step {steps[-1]}."
+    legend = [("--c1", f"loss{measures.per(run)}")]
+    return Chart("loss", "Loss", about, legend, plots.parts(series), *by_step(series))
 
 
 def _time(run: RunData) -> Chart | None:
@@ -175,9 +156,6 @@ def _time(run: RunData) -> Chart | None:
     split = ", ".join(f"{title} {mean:.1f} s" for title, mean in means.items())
     about = f"A step takes {total / len(steps):.1f} s on average: {split}."
     rows = [[str(step), *(f"{values[n]:.1f}" for values in seconds.values())] for n, step in enumerate(steps)]
-    rows.append(
-        ["share", *(f"{100 * math.fsum(values) / total:.0f} %" if total else "" for values in seconds.values())]
-    )
     columns = ["step", *seconds]
     draw = plots.phases(steps, seconds)
     legend = [(f"--c{measures.PHASE_COLOR[title] + 1}", title) for title in seconds]
@@ -209,13 +187,11 @@ def interval(estimate: Estimate | None, *, sign: bool = False) -> str:
 
 
 def scale(shown: list[Headline]) -> float:
-    """The right end of the bars."""
     values = [v for h in shown for e in (h.before, h.after) if e for v in (e.mean, e.high) if not math.isnan(v)]
     return max([BONUS_TOP, *values])
 
 
 def percent(value: float, top: float) -> str:
-    """A place on a bar."""
     return f"{min(100.0, max(0.0, 100 * value / top)):.2f}%"
 
 
@@ -233,7 +209,6 @@ def environment() -> jinja2.Environment:
         "sql": sql,
         "interval": interval,
         "percent": percent,
-        "duration": duration,
         "cut": cut,
         "sha256": _sha256,
     }
@@ -272,7 +247,7 @@ def render(page: Page, *, pngs: list[str], live: str = "") -> str:
             measure_rows=measure_rows(run.results),
             charts=page.charts,
             panels=page.panels,
-            health_table=by_step([panel.series for panel in page.panels]),
+            health_table=by_step([series for series, _ in page.panels]),
             warnings=health.warnings(run),
             unscored=measures.reason_counts(run, "rollout/unscored/"),
             stops=measures.reason_counts(run, "rollout/stop/"),

@@ -25,11 +25,6 @@ def tree(value: Any) -> Tree:
     return value if isinstance(value, dict) else {}
 
 
-def items(value: Any) -> list[Any]:
-    """A JSON array; [] for anything else."""
-    return value if isinstance(value, list) else []
-
-
 def text(value: Any) -> str:
     """A text as it is, nothing as "", anything else as JSON."""
     if isinstance(value, str):

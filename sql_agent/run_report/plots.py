@@ -1,11 +1,15 @@
 """The curves of a run, for the page (SVG, wide and narrow) and as PNG files.
 
+An SVG stands inside the page: no style sheet, link or metadata of matplotlib's is left in it, its ids are its own, and
+its colours are the page's CSS variables, so one picture serves the light and the dark theme.
+
 Guarantees: what a model, a judge or a scorer's author wrote is never drawn into an SVG; in a PNG a name is reduced to
 plain ASCII and never read as mathematics. Matplotlib is imported when the first figure is drawn: it takes a second.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -13,34 +17,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sql_agent.run_report import svg
 from sql_agent.run_report.measures import PHASE_COLOR, Estimate, Series
 
 # Wide and narrow in points; the page shows one of both.
 SIZES = {"wide": (760, 270), "narrow": (370, 265)}
-SMALL = (300, 120)
+SMALL, SMALL_PNG = (300, 120), (300, 150)
 PNG_SIZE = (900, 380)
 SMOOTH = 0.15  # share of the steps in the window of the moving mean
-LIGHT = {"ink": "#1b2330", "muted": "#596475", "grid": "#dde2ea", "surface": "#ffffff"}
-LIGHT_SERIES = ["#0b62c4", "#b8500b", "#0f7a3d", "#7a3fd0", "#bb2244", "#0b7285", "#8a6100", "#5b6676", "#a2248f"]
-LIGHT_SERIES += ["#8390a3"]
+PAPER_SERIES = ["#0b62c4", "#b8500b", "#0f7a3d", "#7a3fd0", "#bb2244", "#0b7285", "#8a6100", "#5b6676", "#a2248f"]
+PAPER_SERIES += ["#8390a3"]
+FONT = re.compile(r"font-family: [^;\"]*; ")
+IDS = re.compile(r'( id="|href="#|url\(#)')
 
 
 @dataclass(frozen=True)
 class Ink:
-    """The colours that a figure is drawn with."""
-
     ink: str
     muted: str
     grid: str
-    surface: str
     series: list[str]
 
 
-SCREEN = Ink(svg.INK, svg.MUTED, svg.GRID, svg.SURFACE, svg.SERIES)
-PAPER = Ink(**LIGHT, series=LIGHT_SERIES)
-Draw = Callable[[Any, Ink, svg.Tips], None]
-DOTS = {"linestyle": "none", "marker": "o", "markeredgewidth": 0}
+# On a screen colours stand for CSS variables while matplotlib draws.
+SCREEN = Ink("#fe0001", "#fe0002", "#fe0003", [f"#fe00{n:02x}" for n in range(0x11, 0x1B)])
+VARIABLES = {SCREEN.ink: "--ink", SCREEN.muted: "--muted", SCREEN.grid: "--grid"}
+VARIABLES |= {color: f"--c{n}" for n, color in enumerate(SCREEN.series, start=1)}
+PAPER = Ink("#1b2330", "#596475", "#dde2ea", PAPER_SERIES)
+Draw = Callable[[Any, Ink], None]
 
 
 def plain(name: str) -> str:
@@ -49,63 +52,50 @@ def plain(name: str) -> str:
 
 
 @contextmanager
-def settings() -> Iterator[None]:
-    """Text stays text in SVG, ids are the same for the same figure, nothing is parsed as mathematics."""
+def figure(size: tuple[int, int], *, dpi: int = 72) -> Iterator[Any]:
+    """An empty figure of so many points. Text stays text in SVG, the same figure has the same ids, and nothing is
+    parsed as mathematics."""
     import matplotlib
-
-    with matplotlib.rc_context(
-        {"svg.fonttype": "none", "svg.hashsalt": "report", "text.parse_math": False, "font.size": 10}
-    ):
-        yield
-
-
-def figure(size: tuple[int, int], *, dpi: int = 72) -> Any:
-    """An empty figure of so many points."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(size[0] / 72, size[1] / 72), dpi=dpi, layout="constrained")
-
-
-def pictures(draw: Draw, *, name: str) -> dict[str, str]:
-    """The SVG elements of a figure by size."""
-    return {size: picture(draw, points, name=f"{name}-{size}") for size, points in SIZES.items()}
+    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "report", "text.parse_math": False, "font.size": 10}
+    with matplotlib.rc_context(settings):
+        yield Figure(figsize=(size[0] / 72, size[1] / 72), dpi=dpi, layout="constrained")
 
 
 def picture(draw: Draw, points: tuple[int, int], *, name: str) -> str:
-    """A figure of so many points as an SVG element."""
-    with settings():
-        drawn, tips = figure(points), svg.Tips()
-        draw(drawn.subplots(), SCREEN, tips)
-        return svg.inline(drawn, name=name, tips=tips)
+    with figure(points) as drawn:
+        draw(drawn.subplots(), SCREEN)
+        return inline(drawn, name=name)
 
 
-def png(draw: Draw, *, path: Any, title: str) -> None:
-    """The figure as a PNG file, on white."""
-    with settings():
-        drawn = figure(PNG_SIZE, dpi=144)
-        axes = drawn.subplots()
-        draw(axes, PAPER, svg.Tips())
-        axes.set_title(plain(title), loc="left", color=PAPER.ink, fontsize=12)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        drawn.savefig(path, format="png", facecolor=PAPER.surface)
+def inline(figure: Any, *, name: str) -> str:
+    """The figure as an <svg> element, with ids that begin with `name`."""
+    file = io.StringIO()
+    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    text = file.getvalue()
+    drawn = text[text.index("<g ") :].replace("xlink:href", "href")  # what stands before says nothing of the picture
+    drawn = FONT.sub("", IDS.sub(rf"\1{name}-", drawn))
+    for color, variable in VARIABLES.items():
+        drawn = drawn.replace(color, f"var({variable})")
+    width, height = 72 * figure.get_size_inches()
+    return f'<svg viewBox="0 0 {width:g} {height:g}" aria-hidden="true" focusable="false">{drawn}'
 
 
-def png_grid(draws: list[tuple[str, Draw]], *, path: Any) -> None:
-    """Several small figures in one PNG file, each under its title."""
+def png(draws: list[tuple[str, Draw]], *, path: Any, size: tuple[int, int] = PNG_SIZE) -> None:
+    """Figures of so many points, each under its title, as one PNG file on white."""
     columns = min(3, len(draws))
     rows = -(-len(draws) // columns)
-    with settings():
-        drawn = figure((columns * 300, rows * 150), dpi=144)
-        grid = drawn.subplots(rows, columns, squeeze=False)
-        for place, axes in enumerate(grid.flat):
-            if place >= len(draws):
-                axes.set_axis_off()
-                continue
-            title, draw = draws[place]
-            draw(axes, PAPER, svg.Tips())
-            axes.set_title(plain(title), loc="left", color=PAPER.ink, fontsize=10)
-        drawn.savefig(path, format="png", facecolor=PAPER.surface)
+    with figure((columns * size[0], rows * size[1]), dpi=144) as drawn:
+        grid = drawn.subplots(rows, columns, squeeze=False).flat
+        for axes, (title, draw) in zip(grid, draws, strict=False):
+            draw(axes, PAPER)
+            axes.set_title(plain(title), loc="left", color=PAPER.ink, fontsize=11)
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        for axes in grid[len(draws) :]:
+            axes.set_axis_off()
+        drawn.savefig(path, format="png", facecolor="white")
 
 
 def style(axes: Any, ink: Ink, *, steps: list[int]) -> None:
@@ -142,39 +132,32 @@ def moving_mean(values: list[float]) -> list[float]:
 def reward(train: Series, held_out: list[tuple[int, Estimate]]) -> Draw:
     """Training reward with its moving mean, and the held-out points with their intervals."""
 
-    def draw(axes: Any, ink: Ink, tips: svg.Tips) -> None:
+    def draw(axes: Any, ink: Ink) -> None:
+        training, held = ink.series[:2]
         if train.steps:
-            axes.plot(train.steps, train.values, color=ink.series[0], linewidth=1, alpha=0.35)
-            points = {"gid": "train", "label": "training, per step", "alpha": 0.55}
-            axes.plot(train.steps, train.values, color=ink.series[0], markersize=3.5, **DOTS, **points)
-            tips["train"] = [f"step {s}: {v:.3f}" for s, v in zip(train.steps, train.values, strict=True)]
+            dots = {"marker": "o", "markersize": 3.5, "label": "training, per step"}
+            axes.plot(train.steps, train.values, color=training, linewidth=1, alpha=0.5, **dots)
         if len(train.steps) > 4:
             smooth = moving_mean(train.values)
-            axes.plot(train.steps, smooth, color=ink.series[0], linewidth=2.4, label="training, moving mean")
-        _held_out(axes, ink, tips, held_out)
-        style(axes, ink, steps=[*train.steps, *(step for step, _ in held_out)])
-        from_zero(axes, [*train.values, *(v for _, e in held_out for v in (e.mean, e.low) if not math.isnan(v))])
+            axes.plot(train.steps, smooth, color=training, linewidth=2.4, label="training, moving mean")
+        steps, means = [step for step, _ in held_out], [reward.mean for _, reward in held_out]
+        bounds = [(step, e.low, e.high) for step, e in held_out if not math.isnan(e.low)]
+        for step, low, high in bounds:
+            axes.plot([step, step], [low, high], color=held, linewidth=2, alpha=0.8)
+        if held_out:
+            diamonds = {"marker": "D", "markersize": 7, "label": "held out, 95 % interval"}
+            axes.plot(steps, means, color=held, linewidth=1.2, linestyle=(0, (4, 3)), **diamonds)
+        style(axes, ink, steps=[*train.steps, *steps])
+        from_zero(axes, [*train.values, *means, *(low for _, low, _ in bounds)])
         axes.set_xlabel("step", color=ink.muted)
 
     return draw
 
 
-def _held_out(axes: Any, ink: Ink, tips: svg.Tips, held_out: list[tuple[int, Estimate]]) -> None:
-    for step, reward in held_out:
-        if not math.isnan(reward.low):
-            axes.plot([step, step], [reward.low, reward.high], color=ink.series[1], linewidth=2, alpha=0.8)
-    if held_out:
-        steps, means = [step for step, _ in held_out], [reward.mean for _, reward in held_out]
-        shape = {"linestyle": "none", "marker": "D", "markersize": 7, "markeredgewidth": 0}
-        axes.plot(steps, means, color=ink.series[1], linewidth=1.2, linestyle=(0, (4, 3)))
-        axes.plot(steps, means, color=ink.series[1], gid="val", label="held out, 95 % interval", **shape)
-        tips["val"] = [f"held out at step {step}: {reward}" for step, reward in held_out]
-
-
 def parts(series: list[Series]) -> Draw:
     """The parts of the reward on top of each other where none is negative, else as lines."""
 
-    def draw(axes: Any, ink: Ink, tips: svg.Tips) -> None:
+    def draw(axes: Any, ink: Ink) -> None:
         steps = series[0].steps
         stackable = all(s.steps == steps and min(s.values) >= 0 for s in series) and len(steps) > 1
         bottom = [0.0] * len(steps)
@@ -184,9 +167,7 @@ def parts(series: list[Series]) -> Draw:
             if stackable:
                 axes.fill_between(steps, bottom, values, color=color, alpha=0.28, linewidth=0)
                 bottom = values
-            axes.plot(part.steps, values, color=color, linewidth=1.8)
-            axes.plot(part.steps, values, color=color, gid=f"part{n}", label=plain(part.title), markersize=3.5, **DOTS)
-            tips[f"part{n}"] = [f"step {s}: {v:.3f}" for s, v in zip(part.steps, part.values, strict=True)]
+            axes.plot(part.steps, values, color=color, marker="o", markersize=3.5, label=plain(part.title))
         style(axes, ink, steps=steps)
         from_zero(axes, [value for part in series for value in part.values])
         axes.set_xlabel("step", color=ink.muted)
@@ -197,16 +178,12 @@ def parts(series: list[Series]) -> Draw:
 def phases(steps: list[int], seconds: dict[str, list[float]]) -> Draw:
     """A bar per step, made up of its phases."""
 
-    def draw(axes: Any, ink: Ink, tips: svg.Tips) -> None:
+    def draw(axes: Any, ink: Ink) -> None:
         gap = min((b - a for a, b in zip(steps, steps[1:], strict=False)), default=1)
         bottom = [0.0] * len(steps)
         for title, values in seconds.items():
-            n = PHASE_COLOR[title]
-            color = ink.series[n]
-            bars = axes.bar(steps, values, bottom=bottom, width=0.82 * gap, color=color, label=title, linewidth=0)
-            for place, bar in enumerate(bars):
-                bar.set_gid(f"bar{n}-{place}")
-                tips[f"bar{n}-{place}"] = [f"step {steps[place]}, {title}: {values[place]:.1f} s"]
+            color = ink.series[PHASE_COLOR[title]]
+            axes.bar(steps, values, bottom=bottom, width=0.82 * gap, color=color, label=title, linewidth=0)
             bottom = [b + v for b, v in zip(bottom, values, strict=True)]
         style(axes, ink, steps=steps)
         axes.set_xlabel("step", color=ink.muted)
@@ -216,14 +193,11 @@ def phases(steps: list[int], seconds: dict[str, list[float]]) -> Draw:
 
 
 def line(series: Series) -> Draw:
-    """One health measure."""
 
-    def draw(axes: Any, ink: Ink, tips: svg.Tips) -> None:
+    def draw(axes: Any, ink: Ink) -> None:
         scale = 100.0 if series.unit == "percent" else 1.0
         values = [scale * v for v in series.values]
-        axes.plot(series.steps, values, color=ink.series[0], linewidth=1.8)
-        axes.plot(series.steps, values, color=ink.series[0], gid="line", markersize=3, **DOTS)
-        tips["line"] = [f"step {s}: {series.shown(v)}" for s, v in zip(series.steps, series.values, strict=True)]
+        axes.plot(series.steps, values, color=ink.series[0], marker="o", markersize=3)
         axes.fill_between(series.steps, values, min(0.0, *values), color=ink.series[0], alpha=0.10, linewidth=0)
         style(axes, ink, steps=series.steps)
         from_zero(axes, values)

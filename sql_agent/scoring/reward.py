@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,21 @@ def reward_of_fault(fault: Fault) -> Reward:
     """No reward; the reason, and of a tool its name and a word for what became of it."""
     about = {"tool": fault.tool, "reason": fault.reason} if isinstance(fault, ToolFault) and fault.tool else {}
     return Reward(unscored=fault.kind, explanation=str(fault)[:500], metadata={"fault": about})
+
+
+async def graded(
+    playing: Awaitable[Episode], question: Question, scoring: ScoringContext
+) -> tuple[Episode | None, Reward]:
+    """What is played, with the time of its grading, and its reward; of a fault no episode and no value."""
+    try:
+        episode = await playing
+    except Fault as fault:
+        logger.warning("rollout of question %s is unscored: %s", question.id, fault)
+        return None, reward_of_fault(fault)
+    started = time.time()
+    reward = await score(episode, scoring)
+    moments = [*episode.timeline, ("judge", started, time.time())]
+    return episode.model_copy(update={"timeline": moments}), reward
 
 
 async def score(episode: Episode, context: ScoringContext) -> Reward:

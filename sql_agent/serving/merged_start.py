@@ -55,7 +55,9 @@ def _merge(base: Path, adapter: Path, out: Path) -> None:
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".merging-") as temp:
         folder = Path(temp) / "model"

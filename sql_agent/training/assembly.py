@@ -37,7 +37,6 @@ def make_store(config: StoreConfig, *, run_dir: Path | None) -> Any:
 def make_trainer(
     rollout: RolloutConfig, store: StoreConfig, *, role: str, algorithm: Any, run_dir: Path | None, debug: bool = False
 ) -> Any:
-    """agent-lightning's Trainer with this project's parts."""
     import agentlightning as agl
 
     from agl_plugin.run.supervision import SupervisedExecution

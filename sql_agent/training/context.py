@@ -88,9 +88,6 @@ def check_context(config: AgentTree, model: Path, questions: Sequence[Question])
             *(len(forged), ", ".join(forged[:5])),
         )
 
-    def count(text: str) -> int:
-        return len(encode(text).ids)
-
     with EpisodeRunner(config) as runners:
         for name, settings in agents_of(config).items():
             if of_agent := [question for question in questions if question.agent == name]:
@@ -102,7 +99,7 @@ def check_context(config: AgentTree, model: Path, questions: Sequence[Question])
                     answer_tokens=config.rollout.max_response_tokens,
                     system_prompt=max(prompts, key=len),
                     offered=runner.toolset.offered,
-                    count=count,
+                    count=lambda text: len(encode(text).ids),
                     template=read_template(model),
                 )
                 compare(settings.agent, config.rollout, tokens, held=context_tokens(model, config.rollout), name=name)

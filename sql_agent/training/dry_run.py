@@ -1,35 +1,45 @@
 """`--dry-run`: what can be known of a run without a GPU, the model's files and a store; nothing is trained.
 
 Guarantees: the checks are those of a real run, in its order, the judge's included (one call each, if it is an LLM), and
-one episode of each agent is played against a scripted model (rehearsal.py).
+one episode of each agent is played against a scripted model, which answers every call with the question's reference.
+So paths, imports, programs and an agent.match that names none of the agents that called are found; the script calls no
+tool, and a dry run changes nothing outside.
 Not covered: GPUs, the store, and whether a model that is not on this machine can be had; figures of memory are
 arithmetic over parameters and settings, and were not measured on GPUs.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from foundation.errors import UserError
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
-from sql_agent.config import TrainConfig, TrainerConfig, agents_of, flatten
+from sql_agent.config import AgentTree, TrainConfig, TrainerConfig, agents_of, flatten
+from sql_agent.errors import Fault
+from sql_agent.records import Question
 from sql_agent.scoring.check import check_judge, offline_kinds
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.models import check_model_folder, gpu_count
+from sql_agent.testing.server import Answer, chat_reply, openai_server, stream_reply
 from sql_agent.training import preflight
 from sql_agent.training.memory import GB, local_model, memory, model_name, parameters
 from sql_agent.training.probe import findings, probed
 from sql_agent.training.questions import load_data, total_steps
-from sql_agent.training.rehearsal import rehearse
 from sql_agent.training.verl_config import verl_overrides
 from sql_agent.training.verl_keys import check_verl, composed_base
+
+TRAINED, UNTRAINED = "/trained", "/untrained"
 
 
 def dry_run(config: TrainConfig, terminal: Console, *, verl: bool = True) -> int:
@@ -86,7 +96,8 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
     rollout, optim, trainer = config.rollout, config.optim, config.trainer
     rollouts = optim.questions_per_step * rollout.group_size
     updates = math.ceil(optim.questions_per_step / optim.mini_batch_questions)
-    validations, stored = n_validations(trainer, steps), bool(config.data.from_store)
+    later = math.ceil(steps / trainer.validate_every) if trainer.validate_every > 0 else 0
+    validations, stored = later + trainer.validate_first, bool(config.data.from_store)
     n_played = validations * n_val + (0 if stored else steps * rollouts)
     name = model_name(config.model, tiny=config.is_tiny, seed=trainer.seed)
     where = "cpu" if trainer.device == "cpu" else f"{trainer.device}, {trainer.n_gpus} GPU(s)"
@@ -114,13 +125,6 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
     yield disk(trainer, n, lora=config.model.lora_rank > 0)
 
 
-def n_validations(trainer: TrainerConfig, steps: int) -> int:
-    """Validations of a run: before the first step, every so many steps, and after the last."""
-    every = trainer.validate_every
-    later = math.ceil(steps / every) if every > 0 else 0
-    return later + int(trainer.validate_first)
-
-
 def judge_calls(mode: str, *, groups: int, size: int, n_val: int) -> str:
     """The most calls of an LLM judge, tries after a failure not counted; `mode` is "" without one."""
     if not mode:
@@ -142,3 +146,37 @@ def disk(trainer: TrainerConfig, n: float, *, lora: bool) -> str:
         f"disk: about {need / GB:.3g} GB for {trainer.keep_checkpoints} checkpoints, the best and one in the making; "
         f"{free / GB:.3g} GB free in {runs_dir}{short}"
     )
+
+
+def rehearse(config: AgentTree, questions: Sequence[Question]) -> Iterator[str]:
+    """A line for each agent that has a question. Raises UserError naming the agent that fails, and why."""
+    with EpisodeRunner(config) as runner:
+        for name, settings in agents_of(config).items():
+            question = next((candidate for candidate in questions if candidate.agent == name), None)
+            if question is not None:
+                yield _played(runner, question, settings.agent.match, f"agents.{name}" if name else "agent")
+
+
+def _played(runner: EpisodeRunner, question: Question, match: str, key: str) -> str:
+    text = question.answer or "42"
+
+    def answer(request: dict[str, Any]) -> Answer:
+        return stream_reply({"role": "assistant", "content": text}) if request.get("stream") else chat_reply(text)
+
+    with openai_server(answer, keep_alive=True) as server:
+        address = server.base_url.removesuffix("/v1")
+        llm = LLMEndpoint(f"{address}{TRAINED}/v1", "scripted", untrained_url=f"{address}{UNTRAINED}/v1")
+        try:
+            episode = asyncio.run(runner.run(question, llm))
+        except Fault as exc:
+            raise UserError(f"{key}: an episode against a model that answers {text!r:.80} failed: {exc}") from exc
+    called = [request.path for request in server.requests]
+    trained = sum(path.startswith(TRAINED) for path in called)
+    if called and not trained:
+        raise UserError(
+            f"{key}.match = {match!r}: of {len(called)} calls of the episode none was of an agent of that "
+            "name, so nothing would be trained. Write the name by which the program asks (endpoint.for_agent, or "
+            "/agent/NAME/v1 in the model's address), or leave agent.match out"
+        )
+    calls = f"{trained} of {len(called)} calls trained" if called else "the model was not called: nothing to train on"
+    return f"episode of {key} against a scripted model: {episode.stop_reason}; {calls}"

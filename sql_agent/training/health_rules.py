@@ -126,7 +126,6 @@ def tool_counts(records: Sequence[RunRecord]) -> dict[str, float]:
 
 
 def is_empty_bonus(record: RunRecord) -> bool:
-    """True when the rollout has the bonus, and no query of it found a row."""
     return record.reward_parts.get("sql", 0.0) > 0 and not record.found_rows
 
 

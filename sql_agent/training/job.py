@@ -17,7 +17,7 @@ from rich.console import Console
 
 from agl_plugin.options import DaemonOptions, TrainerOptions
 from agl_plugin.patches.install import install_at_start
-from agl_plugin.run.progress import STARTING, Progress
+from agl_plugin.run.progress import STARTING
 from foundation import console, run_folder
 from foundation.environment import prepare_environment
 from foundation.errors import RunError, UserError
@@ -61,7 +61,6 @@ class GrpoPlan(Plan):
     probed: list[FieldProbe] = field(default_factory=list)
 
     def facts(self) -> dict[str, Any]:
-        """What the summary says of it, whatever happens."""
         data = self.config.data
         return {
             **super().facts(),
@@ -78,7 +77,6 @@ class GrpoPlan(Plan):
 
     @property
     def _stored(self) -> dict[str, Any]:
-        """Of the run whose stored rollouts are learned from; {} where they are played."""
         if not (source := self.trainer.from_store):
             return {}
         return {"source": source["folder"], "fingerprint": source["sha256"][:16], "questions": len(self.train)}
@@ -130,14 +128,9 @@ def run_grpo(
         where = f"{config.trainer.device}, in one process" if method == "local" else config.trainer.device
         lines = [f"recipe {config.recipe} on {where}: {plan.steps} steps, judge: {scoring.judge_name}"]
         terminal.print("\n".join([*lines, f"model {plan.model}", *findings(plan.probed)]), markup=False)
-
-        def watched(shown: Console) -> None:
-            with Progress(shown, plan.run_dir, what=begins):
-                fit(plan)
-
         with held(plan):
             plan.write_down()
-            summary = carry_out(plan, watched)
+            summary = carry_out(plan, lambda: fit(plan), begins=begins)
     terminal.print(summary_table(summary))
     return EXIT[summary["status"]], plan.run_dir
 

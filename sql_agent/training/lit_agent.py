@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
-import time
 from typing import Any, cast
 
 import agentlightning as agl
@@ -23,12 +21,9 @@ from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
 from sql_agent.config import AgentTree, JudgeConfig
-from sql_agent.errors import Fault
-from sql_agent.records import Episode, Question, Reward, RolloutRecord, rollout_record
-from sql_agent.scoring.reward import reward_of_fault, score
+from sql_agent.records import Question, RolloutRecord, rollout_record
+from sql_agent.scoring.reward import graded
 from sql_agent.scoring.scorers import ScoringContext
-
-logger = logging.getLogger(__name__)
 
 
 def to_spans(record: RolloutRecord) -> list[SpanCoreFields]:
@@ -77,9 +72,11 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
         self, task: dict[str, Any], resources: NamedResources, rollout: Rollout
     ) -> list[SpanCoreFields]:
         """One episode on one row; the mode of the rollout decides how it is sampled."""
+        runner, scoring = self._open()
         question = Question.model_validate(task)
         llm = self._endpoint(cast(agl.ProxyLLM, resources[MAIN_LLM]), cast(AttemptedRollout, rollout))
-        episode, reward = await self.run(question, llm, in_group=rollout.mode == "train")
+        scoring = dataclasses.replace(scoring, in_group=rollout.mode == "train")
+        episode, reward = await graded(runner.run(question, llm), question, scoring)
         return to_spans(rollout_record(question, episode, reward))
 
     def _endpoint(self, llm: agl.ProxyLLM, rollout: AttemptedRollout) -> LLMEndpoint:
@@ -98,18 +95,3 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
             marks=self._marks,
         )
         return endpoint.sampled(sampling if rollout.mode == "train" else sampling.validation)
-
-    async def run(
-        self, question: Question, llm: LLMEndpoint, *, in_group: bool = False
-    ) -> tuple[Episode | None, Reward]:
-        """Episode and reward; a fault gives an unscored reward whose reason is the fault's kind."""
-        runner, scoring = self._open()
-        try:
-            episode = await runner.run(question, llm)
-        except Fault as fault:
-            logger.warning("rollout of question %s is unscored: %s", question.id, fault)
-            return None, reward_of_fault(fault)
-        started = time.time()
-        reward = await score(episode, dataclasses.replace(scoring, in_group=in_group))
-        moments = [*episode.timeline, ("judge", started, time.time())]
-        return episode.model_copy(update={"timeline": moments}), reward

@@ -30,7 +30,6 @@ SPARE = 1.1  # room that allocators leave unused
 
 
 def local_model(name: str) -> Path | None:
-    """The folder of `model.path` where it is on this machine."""
     path = resolve_path(name, ROOT / "sql_agent", ROOT) if name else None
     return path if path is not None and path.is_dir() else None
 

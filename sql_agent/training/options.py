@@ -44,37 +44,35 @@ KEYS = {
 
 
 class Backend(StrEnum):
-    """What trains."""
-
     verl = "verl"
     local = "local"
 
 
 @dataclass(frozen=True)
-class Flags:
-    """The command line of `agentgrpo train`. What is None says nothing."""
+class RunFlags:
+    """What the commands that train share. What is None says nothing."""
 
-    backend: Annotated[Backend, Option(help="verl: Ray, vLLM and a store; local: one process")] = Backend.verl
-    recipe: Annotated[str, Option(help="a folder of recipes/, or a TOML file (default: smoke_cpu or qwen3_0_6b)")] = ""
+    recipe: Annotated[str, Option(help="a folder of recipes/, or a TOML file (default: by command and device)")] = ""
     set_: Annotated[
         list[str] | None, Option("--set", metavar="KEY=VALUE", help="set any key, e.g. optim.lr=2e-6; may be repeated")
     ] = None
-    model: Annotated[
-        str | None, Option(help="model folder or hub name (default: the recipe's; the tiny policy on a CPU)")
-    ] = None
-    data: Annotated[
-        str | None, Option(help="training questions: .parquet, .jsonl, .csv (default: data/train.parquet)")
-    ] = None
-    val_data: Annotated[str | None, Option(help="validation questions (default: data/val.parquet)")] = None
+    model: Annotated[str | None, Option(help="folder or hub name (default: the recipe's, or the tiny policy)")] = None
     lora: Annotated[bool, Option("--lora", help=f"train LoRA adapters (rank {DEFAULT_LORA_RANK} unless given)")] = False
     lora_rank: Annotated[int | None, Option(help="rank of the adapters; implies --lora")] = None
+    debug: Annotated[bool, Option("--debug", help="DEBUG log, and everything on the console")] = False
+
+
+@dataclass(frozen=True)
+class Flags(RunFlags):
+    backend: Annotated[Backend, Option(help="verl: Ray, vLLM and a store; local: one process")] = Backend.verl
+    data: Annotated[
+        str | None, Option(help="training questions: parquet, jsonl, csv (default: data/train.parquet)")
+    ] = None
+    val_data: Annotated[str | None, Option(help="validation questions (default: data/val.parquet)")] = None
     lora_adapter_path: Annotated[str | None, Option(help="adapter to continue from; implies --lora")] = None
     ci: Annotated[bool, Option("--ci", help=f"at most {CI_STEPS} steps")] = False
     ci_fast: Annotated[bool, Option("--ci-fast", help="one small step, then validation (implies --ci)")] = False
-    dry_run: Annotated[
-        bool,
-        Option("--dry-run", help="check, compose and count everything, play an episode of each agent; train nothing"),
-    ] = False
+    dry_run: Annotated[bool, Option("--dry-run", help="check, count and rehearse everything; train nothing")] = False
     resume: Annotated[
         str | None,
         Option(
@@ -82,17 +80,10 @@ class Flags:
             help="continue from RUN, RUN@best, RUN@STEP, a global_step_N folder, or (alone) the newest checkpoint",
         ),
     ] = None
-    fork: Annotated[
-        str | None,
-        Option(metavar="RUN@STEP", help="--resume, with other settings; RUN@best: its best checkpoint"),
-    ] = None
+    fork: Annotated[str | None, Option(metavar="RUN@STEP", help="--resume, with other settings; RUN@best")] = None
     n_gpus: Annotated[int | None, Option(help="GPUs to train on (default: 1)")] = None
-    n_runners: Annotated[
-        int | None, Option(help="runner processes, each with many rollouts in flight (default: the recipe's; 1)")
-    ] = None
-    trajectory_level: Annotated[
-        bool, Option("--trajectory-level", help="one training row per rollout instead of per turn")
-    ] = False
+    n_runners: Annotated[int | None, Option(help="runner processes, many rollouts each (default: 1)")] = None
+    trajectory_level: Annotated[bool, Option("--trajectory-level", help="one row per rollout, not per turn")] = False
     store: Annotated[
         str | None,
         Option(
@@ -101,21 +92,12 @@ class Flags:
             "http://localhost:9999)",
         ),
     ] = None
-    mongo_uri: Annotated[
-        str | None, Option(help="keep the store of its own in this MongoDB instead of the run folder")
-    ] = None
+    mongo_uri: Annotated[str | None, Option(help="MongoDB of its own store (default: the run folder)")] = None
     weave: Annotated[bool, Option("--weave", hidden=True)] = False
     llm_proxy: Annotated[bool, Option("--llm-proxy", hidden=True)] = False  # it is always there
-    debug: Annotated[bool, Option("--debug", help="DEBUG log, and everything on the console")] = False
-
-    @property
-    def is_local(self) -> bool:
-        """True for one process."""
-        return self.backend == Backend.local
 
 
 def command_line_tree(flags: Flags) -> dict[str, Any]:
-    """The configuration tree that the flags mean."""
     pairs = [(key, getattr(flags, name)) for name, key in KEYS.items() if getattr(flags, name) is not None]
     if flags.trajectory_level:
         pairs.append(("rollout.level", "trajectory"))
@@ -135,8 +117,9 @@ def resolve_config(flags: Flags) -> TrainConfig:
         )
     if flags.fork is not None and flags.resume is not None:
         raise UserError(f"--fork {flags.fork} and --resume {flags.resume}: both name where the run goes on; give one")
-    command = commands.LOCAL if flags.is_local else commands.GRPO
-    if flags.llm_proxy and flags.is_local:
+    is_local = flags.backend == Backend.local
+    command = commands.LOCAL if is_local else commands.GRPO
+    if flags.llm_proxy and is_local:
         raise UserError(f"--llm-proxy: {command} has no LLM proxy; leave the flag out, or call {commands.GRPO}")
     keys_given = command_tree(command, flags.set_ or [], recipe=flags.recipe, flags=command_line_tree(flags))
     config = configured(keys_given, recipe=flags.recipe, lora=flags.lora or bool(flags.lora_adapter_path))

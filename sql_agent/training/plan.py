@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from agl_plugin.run.progress import Progress
 from foundation import console, run_folder
 from foundation.environment import end_trackers, prepare_trackers
 from foundation.errors import RunError, UserError
@@ -40,7 +39,6 @@ class Plan:
     steps: int
 
     def facts(self) -> dict[str, Any]:
-        """What the summary says of it, whatever happens."""
         config = self.config
         return {
             "recipe": config.recipe,
@@ -56,8 +54,11 @@ class Plan:
         write_json(self.run_dir / run_folder.CONFIG, self.config.model_dump())
 
 
-def carry_out(plan: Plan, fit: Callable[[Console], None]) -> dict[str, Any]:
-    """Train by `fit` on a console that is quiet else, and leave no process behind; write and return the summary."""
+def carry_out(plan: Plan, fit: Callable[[], None], *, begins: str) -> dict[str, Any]:
+    """Train by `fit`, telling progress alone, and leave no process behind; write and return the summary.
+
+    `begins` is said while nothing is trained yet.
+    """
     started = time.monotonic()
     with (
         console.quiet(plan.run_dir / run_folder.LOG, enabled=not plan.config.logging.debug) as terminal,
@@ -65,7 +66,8 @@ def carry_out(plan: Plan, fit: Callable[[Console], None]) -> dict[str, Any]:
     ):
         error = ""
         try:
-            fit(terminal)
+            with Progress(terminal, plan.run_dir, what=begins):
+                fit()
         except (RunError, UserError) as exc:
             error = str(exc)
         except KeyboardInterrupt:

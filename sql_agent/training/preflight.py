@@ -44,13 +44,11 @@ LOSS_LIMIT_S = 300.0  # importing torch takes seconds, minutes beside busy proce
 
 
 def check_role(role: str) -> None:
-    """The halves of a run that there are."""
     if role not in ("both", "algorithm", "runner"):
         raise UserError(f"AGL_CURRENT_ROLE={role}: must be algorithm, runner or both")
 
 
 def check_installed(packages: Iterable[str], *, extra: str) -> None:
-    """The packages that a command trains with are there."""
     if missing := [name for name in packages if importlib.util.find_spec(name) is None]:
         raise UserError(
             f"{', '.join(missing)}: not installed, and this command trains with them. In a checkout run `make setup`; "
@@ -125,7 +123,6 @@ def check_trackers(trackers: Iterable[str]) -> None:
 
 
 def check_devices(trainer: TrainerConfig, rollout: RolloutConfig) -> None:
-    """The configured GPUs exist and divide."""
     if trainer.device == "cpu" and trainer.n_gpus > 1:
         raise UserError(f"--n-gpus {trainer.n_gpus}: on a CPU there is one pretended GPU; leave it at 1")
     if trainer.n_nodes > 1 and not os.environ.get("RAY_ADDRESS"):

@@ -49,7 +49,6 @@ class FieldProbe(Record):
 
     @property
     def constant(self) -> float:
-        """What the best constant earns."""
         return self.paid.get(CONSTANT, 0.0)
 
     @property

@@ -27,9 +27,8 @@ def load_data(config: TrainConfig, scoring: ScoringContext) -> tuple[list[Questi
     """
     data = config.data
     train, val = [] if data.from_store else load_files(data.training), load_files(data.validation)
-    for files, parts in ((data.training[: len(train)], train), (data.validation, val)):
-        for entry, questions in zip(files, parts, strict=True):
-            check_gradable(questions, scoring, source=entry.file)
+    for entry, questions in chain(zip(data.training, train, strict=False), zip(data.validation, val, strict=True)):
+        check_gradable(questions, scoring, source=entry.file)
     if data.from_store:  # scored already
         with closing(stored_run(data, config.trainer.runs)) as stored:
             train = [stored_questions(stored, config.rollout)]

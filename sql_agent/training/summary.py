@@ -53,7 +53,6 @@ def _best(run_dir: Path, everything: list[RunRecord]) -> dict[str, Any]:
 
 
 def by_agent(rollouts: list[RunRecord]) -> dict[str, list[RunRecord]]:
-    """The rollouts of each agent; {} where no row names one."""
     groups = sorted(grouped(rollouts, lambda row: row.agent).items())
     return {name or DEFAULT: rows for name, rows in groups} if any(name for name, _ in groups) else {}
 
@@ -63,24 +62,12 @@ def reward_of(rollouts: list[RunRecord]) -> dict[str, Any]:
     scored = grouped((row for row in rollouts if not row.unscored), lambda row: row.question_id)
     rewards = [[row.reward for row in rows if row.reward is not None] for rows in scored.values()]
     estimated = estimate([statistics.fmean(of_question) for of_question in rewards if of_question])
-    return (
-        {"questions": estimated.n, "reward_mean": estimated.mean, "reward_ci95": [estimated.low, estimated.high]}
-        if estimated.n
-        else {}
-    )
-
-
-def reward_by_agent(rollouts: list[RunRecord]) -> dict[str, dict[str, float | None]]:
-    """Training rollouts and their mean reward by agent; {} where no row names one."""
-    table: dict[str, dict[str, float | None]] = {}
-    for name, rows in by_agent(rollouts).items():
-        scored = [row.reward for row in rows if row.reward is not None and not row.unscored]
-        table[name] = {"rollouts": len(rows), "scored": len(scored), "reward_mean": _mean(scored)}
-    return table
+    if not estimated.n:
+        return {}
+    return {"questions": estimated.n, "reward_mean": estimated.mean, "reward_ci95": [estimated.low, estimated.high]}
 
 
 def _loss(row: dict[str, Any]) -> float | None:
-    """The loss of a step, of GRPO or of TRL."""
     return row.get("actor/pg_loss", row.get("train/loss"))
 
 
@@ -111,8 +98,6 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "triplets": sum(len(r.response_tokens) for r in scored),
         "reward_mean": _mean([r.reward for r in scored if r.reward is not None]),
         "reward_parts": {name: statistics.fmean(values) for name, values in parts.items()},
-        "reward_by_agent": reward_by_agent(rollouts),
-        "reward_first_step": train[0].get("rollout/reward_mean") if train else None,
         "reward_last_step": train[-1].get("rollout/reward_mean") if train else None,
         "zero_variance_groups": _total(train, "rollout/zero_variance_groups"),
         "groups": _total(train, "rollout/groups"),
@@ -120,10 +105,8 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "loss": _loss(train[-1]) if train else None,
         "loss_first_step": _loss(train[0]) if train else None,
         "weights_changed": any(m for m in moved if m),
-        "updates_skipped": _total(train, "actor/updates_skipped"),
         "warnings": [text for row in train for text in row.get("warnings", [])],
         "judge_usage": judge_usage(everything),
-        "stop_reasons": dict(Counter(r.stop_reason for r in rollouts)),
         "validation": [_validation(row, everything) for row in vals],
         "best": _best(run_dir, everything),
         "seconds": _seconds(metrics, total_s=total_s),
@@ -157,7 +140,6 @@ def _seconds(metrics: list[dict[str, Any]], *, total_s: float) -> dict[str, floa
 
 
 def number(value: float | None) -> str:
-    """A figure for people."""
     return "-" if value is None else f"{value:.4g}"
 
 
@@ -177,7 +159,6 @@ def _validations_by_agent(validation: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def best_text(best: dict[str, Any]) -> str:
-    """The best checkpoint for people."""
     low, high = best.get("reward_ci95", (None, None))
     steps = " and ".join(map(str, best["validated_at"]))
     ended = "; the run ended because it got no better (trainer.early_stop)" if best["ended"] else ""
@@ -185,46 +166,64 @@ def best_text(best: dict[str, Any]) -> str:
     return f"step {best['step']}: {mean}, validated at step {steps}{ended}"
 
 
-def summary_table(summary: dict[str, Any]) -> Table:
-    """The summary of a GRPO run as people read it."""
+def told(summary: dict[str, Any]) -> dict[str, str]:
+    """The summary as people read it, line by line."""
+    if "tokens" in summary:
+        own, time = _of_files(summary), duration(summary["seconds"]["total"])
+    else:
+        own, time = _of_rollouts(summary), _time(summary["seconds"])
+    return {
+        "steps": f"{summary['steps']} of {summary['total_steps']}",
+        **own,
+        "model": summary["model"]["path"],
+        "time": time,
+        "peak memory": f"{summary['peak_memory_gib']} GiB",
+    }
+
+
+def _time(seconds: dict[str, float]) -> str:
+    parts = ", ".join(f"{name} {duration(value)}" for name, value in seconds.items() if name != "total" and value >= 1)
+    return f"{duration(seconds['total'])} ({parts})"
+
+
+def _of_rollouts(summary: dict[str, Any]) -> dict[str, str]:
     unscored, late = _counted(summary["unscored"]) or "none", _counted(summary["late_calls"])
     parts = " + ".join(f"{k} {v:.3f}" for k, v in summary["reward_parts"].items())
-    seconds = summary["seconds"]
-    times = ", ".join(f"{k} {duration(v)}" for k, v in seconds.items() if k != "total" and v >= 1)
     rows = {
         "rollouts": f"{summary['rollouts']}, scored {summary['scored']}, unscored: {unscored}"
         + (f"; tools broke: {broken}" if (broken := summary.get("broken_tools")) else "")
         + (f"; too old: {old}" if (old := summary.get("too_old")) else "")
         + (f"; calls after a step's end: {late}" if late else ""),
-        **(
-            {"first unscored": f"{first} (all: {run_folder.ROLLOUTS})"}
-            if (first := summary.get("first_unscored"))
-            else {}
-        ),
+    }
+    if first := summary.get("first_unscored"):
+        rows["first unscored"] = f"{first} (all: {run_folder.ROLLOUTS})"
+    validations = ", ".join(f"step {v['step']}: {number(v['reward_mean'])}" for v in summary["validation"])
+    rows |= {
         "reward": f"{number(summary['reward_mean'])} = {parts}" if parts else "-",
-        "validation": ", ".join(f"step {v['step']}: {number(v['reward_mean'])}" for v in summary["validation"]) or "-",
+        "validation": validations or "-",
         **_validations_by_agent(summary["validation"]),
-        **({"best checkpoint": best_text(summary["best"])} if summary["best"] else {}),
-        **({"goes on from": ancestors_text(summary["goes_on_from"])} if summary.get("goes_on_from") else {}),
+    }
+    if summary["best"]:
+        rows["best checkpoint"] = best_text(summary["best"])
+    if summary.get("goes_on_from"):
+        rows["goes on from"] = ancestors_text(summary["goes_on_from"])
+    return rows | {
         "triplets": str(summary["triplets"]),
         "groups": f"{summary['groups']}, without variance {summary['zero_variance_groups']} (no update from these)",
         "update": f"loss {number(summary['loss'])}, {_update(summary)}",
         "judge": _judge(summary),
     }
-    return _table(summary, rows, time=f"{duration(seconds['total'])} ({times})")
 
 
-def tuning_table(summary: dict[str, Any]) -> Table:
-    """The summary of a run with TRL as people read it."""
+def _of_files(summary: dict[str, Any]) -> dict[str, str]:
     data, tokens = summary["data"]["train"], summary["tokens"]
     left_out = ", ".join(f"{n} x {reason}" for reason, n in data["left_out"].items())
-    rows = {
+    return {
         "data": f"{data['rows']} of {data['source']}" + (f"; left out: {left_out}" if left_out else ""),
         "tokens": f"{tokens['all']}, supervised {tokens['supervised']}",
         "loss": f"{number(summary['loss_first_step'])} at first, {number(summary['loss'])} at last",
         "update": _update(summary),
     }
-    return _table(summary, rows, time=duration(summary["seconds"]["total"]))
 
 
 def _update(summary: dict[str, Any]) -> str:
@@ -232,11 +231,10 @@ def _update(summary: dict[str, Any]) -> str:
     return f"gradient norm {number(summary['grad_norm'])}, weights {changed}"
 
 
-def _table(summary: dict[str, Any], rows: dict[str, str], *, time: str) -> Table:
-    """What both have around their own rows."""
+def summary_table(summary: dict[str, Any]) -> Table:
+    """The summary for the console."""
     table = Table(title=f"run {summary['status']}", show_header=False, title_justify="left")
-    rows = {"steps": f"{summary['steps']} of {summary['total_steps']}", **rows, "model": summary["model"]["path"]}
-    for name, text in {**rows, "time": time, "peak memory": f"{summary['peak_memory_gib']} GiB"}.items():
+    for name, text in told(summary).items():
         table.add_row(name, escape(text))
     if summary.get("error"):
         table.add_row("error", escape(summary["error"]), style="bold red")

@@ -177,7 +177,6 @@ def update_rules(config: TrainConfig) -> UpdateRules:
 
 
 def keep_rules(trainer: TrainerConfig) -> KeepRules:
-    """Which checkpoints stay."""
     return KeepRules(newest=trainer.keep_checkpoints, best_over=trainer.best_over, early_stop=trainer.early_stop)
 
 

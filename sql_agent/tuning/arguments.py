@@ -14,22 +14,13 @@ def trl_arguments(
     tune: TuneConfig, trainer: TrainerConfig, logging: LoggingConfig, *, run_dir: Path, checkpoints: Path, steps: int
 ) -> dict[str, Any]:
     """What TRL's configuration of the method is made of."""
-    shared = shared_arguments(tune, trainer, steps=steps) | {
+    gpu = trainer.device == "cuda"
+    schedule = "constant_with_warmup" if tune.lr_schedule == "constant" and tune.warmup_share else tune.lr_schedule
+    shared = {
         "output_dir": str(checkpoints),
         "logging_dir": str(run_dir / "tensorboard"),
         "report_to": [name for name in logging.trackers if name != "console"] or "none",
         "run_name": logging.experiment,
-    }
-    if isinstance(tune, DpoConfig):
-        return shared | {"loss_type": TRL_LOSS[tune.loss], "beta": tune.beta}
-    return shared | {"completion_only_loss": False, "dataset_kwargs": {"skip_prepare_dataset": True}}
-
-
-def shared_arguments(tune: TuneConfig, trainer: TrainerConfig, *, steps: int) -> dict[str, Any]:
-    """What all of TRL's trainers take."""
-    gpu = trainer.device == "cuda"
-    schedule = "constant_with_warmup" if tune.lr_schedule == "constant" and tune.warmup_share else tune.lr_schedule
-    return {
         "max_steps": steps,
         "per_device_train_batch_size": tune.batch_size,
         "gradient_accumulation_steps": tune.gradient_accumulation_steps,
@@ -52,3 +43,6 @@ def shared_arguments(tune: TuneConfig, trainer: TrainerConfig, *, steps: int) ->
         "disable_tqdm": True,
         "max_length": None,
     }
+    if isinstance(tune, DpoConfig):
+        return shared | {"loss_type": TRL_LOSS[tune.loss], "beta": tune.beta}
+    return shared | {"completion_only_loss": False, "dataset_kwargs": {"skip_prepare_dataset": True}}

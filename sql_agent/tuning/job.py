@@ -6,7 +6,7 @@ says so. Run folder, names and checkpoints are those of GRPO.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -28,9 +28,9 @@ from sql_agent.serving.merged_start import merged_start
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
 from sql_agent.training.plan import EXIT, Plan, carry_out
-from sql_agent.training.summary import tuning_table
+from sql_agent.training.summary import summary_table
 from sql_agent.tuning.arguments import trl_arguments
-from sql_agent.tuning.choice import best, mined
+from sql_agent.tuning.chats import Chat
 from sql_agent.tuning.encoding import Encoded, Encoder
 from sql_agent.tuning.sources import FORMS, Pair, Source, read_source, stored_source
 
@@ -83,8 +83,8 @@ def run_tuning(config: TrainConfig, terminal: Console | None = None) -> tuple[in
     for reason, n in plan.source.left_out.most_common(5):
         terminal.print(f"left out: {n} x {reason}", markup=False)
     plan.write_down()
-    summary = carry_out(plan, lambda shown: fit(plan, shown))
-    terminal.print(tuning_table(summary))
+    summary = carry_out(plan, lambda: fit(plan), begins="loading the model")
+    terminal.print(summary_table(summary))
     return EXIT[summary["status"]], plan.run_dir
 
 
@@ -155,6 +155,40 @@ def encoded(tune: SftConfig | DpoConfig, source: Source, encoder: Encoder) -> Ro
     return rows
 
 
+def by_group(chats: Sequence[Chat]) -> list[list[Chat]]:
+    """Different conversations of each group with a reward, the best first; the order of the file decides ties."""
+    groups: dict[str, dict[str, Chat]] = defaultdict(dict)
+    for chat in chats:
+        if chat.reward is not None:
+            groups[chat.group].setdefault(repr((chat.messages, chat.calls)), chat)
+    return [sorted(group.values(), key=lambda chat: -(chat.reward or 0.0)) for group in groups.values()]
+
+
+def best(chats: Sequence[Chat], settings: SftConfig) -> tuple[list[Chat], Counter[str]]:
+    """Rejection sampling: rollouts of at least `min_reward`, of each question the best `best_of`."""
+    chosen: list[Chat] = []
+    left_out: Counter[str] = Counter()
+    for group in by_group(chats):
+        good = [chat for chat in group if (chat.reward or 0.0) >= settings.min_reward]
+        chosen += good[: settings.best_of or None]
+        left_out["a reward below sft.min_reward"] += len(group) - len(good)
+        left_out["not among the best sft.best_of of its question"] += len(good) - len(good[: settings.best_of or None])
+    left_out["the same as another rollout of its question"] += len(chats) - len(chosen) - left_out.total()
+    return chosen, +left_out
+
+
+def mined(chats: Sequence[Chat], settings: DpoConfig) -> tuple[list[Pair], Counter[str]]:
+    """The best with the worst of each question, the second best with the second worst, and so on to the margin."""
+    pairs: list[Pair] = []
+    left_out: Counter[str] = Counter()
+    for group in by_group(chats):
+        sides = zip(group, reversed(group), strict=True)
+        clear = [Pair(a, b) for a, b in sides if (a.reward or 0.0) - (b.reward or 0.0) >= settings.margin]
+        pairs += clear[: settings.pairs_per_question]
+        left_out["a question without a difference of dpo.margin"] += not clear
+    return pairs, +left_out
+
+
 def _encoded_pair(pair: Pair, encoder: Encoder, left_out: Counter[str]) -> tuple[Encoded, Encoded] | None:
     sides = [encoder.rows(chat) for chat in (pair.chosen, pair.rejected)]
     if any(len(rows) != 1 for rows in sides):
@@ -169,11 +203,11 @@ def n_steps(n_rows: int, tune: TuneConfig, *, passes: int) -> int:
     return min(steps, tune.max_steps or steps)
 
 
-def fit(plan: TunePlan, terminal: Console) -> None:
+def fit(plan: TunePlan) -> None:
     config = plan.config
     with light_trl(config.logging.trackers):
         from sql_agent.tuning.models import load_model, lora_of
-        from sql_agent.tuning.trainers import dpo_trainer, sft_trainer
+        from sql_agent.tuning.trainers import trainer_of
         from sql_agent.tuning.watch import Stop, Watch
 
     keep_freed_memory()
@@ -181,13 +215,10 @@ def fit(plan: TunePlan, terminal: Console) -> None:
     arguments = trl_arguments(config.tune, config.trainer, config.logging, **folders, steps=plan.steps)
     lora = lora_of(config.model) if config.model.lora_rank and not config.trained_adapter else None
     model = load_model(config.model, plan.model, adapter=config.trained_adapter)
-    make: Any = sft_trainer if config.method == "sft" else dpo_trainer
-    if config.method == "dpo" and config.dpo.loss == "kto":
-        from sql_agent.tuning.unpaired import kto_trainer as make
     with Stop() as stop:
         order = {"epochs": config.passes, "seed": config.data.seed}
-        trainer = make(model, plan.tokenizer, plan.rows, arguments=arguments, lora=lora, **order)
+        trainer = trainer_of(config.tune, model, plan.tokenizer, plan.rows, arguments=arguments, lora=lora, **order)
         trainer.kept = config.trainer.keep_checkpoints
-        trainer.add_callback(Watch(plan.run_dir, terminal, stop, saves=config.trainer.save_every > 0))
+        trainer.add_callback(Watch(plan.run_dir, stop, saves=config.trainer.save_every > 0))
         resume = config.trainer.resume
         trainer.train(resume_from_checkpoint=str(Path(resume) / "actor") if resume else None)

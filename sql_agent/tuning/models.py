@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
 
 from sql_agent.config import ModelConfig
 
 
 def load_model(config: ModelConfig, folder: Path, *, adapter: str = "", **more: Any) -> Any:
     """The policy in float32; with the `adapter` of this path to be trained on."""
+    disable_progress_bar()
     model: Any = AutoModelForCausalLM.from_pretrained(
         folder,
         **more,

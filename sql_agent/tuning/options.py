@@ -25,7 +25,7 @@ from sql_agent.config import (
 )
 from sql_agent.evaluation.folder import PLAN
 from sql_agent.evaluation.targets import settings_for
-from sql_agent.training.options import DEFAULT_LORA_RANK, device_of
+from sql_agent.training.options import DEFAULT_LORA_RANK, RunFlags, device_of
 from sql_agent.training.stored import stored_folder
 from sql_agent.tuning.sources import find_file
 
@@ -45,26 +45,14 @@ BROUGHT = ("agent", "agents", "database", "python")
 
 
 @dataclass(frozen=True)
-class Flags:
-    """What `agentgrpo sft` and `agentgrpo dpo` share. What is None says nothing."""
+class Flags(RunFlags):
+    """What `agentgrpo sft` and `agentgrpo dpo` share."""
 
-    recipe: Annotated[str, Option(help="a folder of recipes/, or a TOML file (default on a CPU: sft_cpu, dpo_cpu)")] = (
-        ""
-    )
-    set_: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="set any key; may be repeated")] = None
-    model: Annotated[
-        str | None, Option(help="model folder or hub name (default: the recipe's; the tiny policy on a CPU)")
-    ] = None
     data: Annotated[
-        str | None, Option(help="file, run or evaluation folder, or hub name (default: data.train_file)")
+        str | None, Option(help="a file, a run, an evaluation, or a hub name (default: data.train_file)")
     ] = None
     max_samples: Annotated[int | None, Option(help="use the first so many (default: all)")] = None
-    out: Annotated[
-        str | None,
-        Option(help="new folder for the finished model, merged (default: none; `agentgrpo export` makes one)"),
-    ] = None
-    lora: Annotated[bool, Option("--lora", help=f"train LoRA adapters (rank {DEFAULT_LORA_RANK} unless given)")] = False
-    lora_rank: Annotated[int | None, Option(help="rank of the adapters; implies --lora")] = None
+    out: Annotated[str | None, Option(help="new folder for the finished model, merged (default: none)")] = None
     epochs: Annotated[int | None, Option(help="passes over the data")] = None
     max_steps: Annotated[int | None, Option(help="stop after this many optimizer steps")] = None
     batch_size: Annotated[int | None, Option(help="rows (pairs) per forward pass")] = None
@@ -77,7 +65,6 @@ class Flags:
             help="continue from a global_step_N folder, a run folder, or (alone) the newest checkpoint of this command",
         ),
     ] = None
-    debug: Annotated[bool, Option("--debug", help="everything on the console")] = False
 
 
 @dataclass(frozen=True)
@@ -85,9 +72,7 @@ class SftFlags(Flags):
     """The command line of `agentgrpo sft`."""
 
     min_reward: Annotated[float | None, Option(help="of rollouts, learn from none below this reward")] = None
-    best_of: Annotated[int | None, Option(help="of each question's rollouts, learn from the best so many; 0: all")] = (
-        None
-    )
+    best_of: Annotated[int | None, Option(help="of each question's rollouts, the best so many; 0: all")] = None
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from agl_plugin.update.rows import Call
 from foundation import run_folder
 from foundation.errors import UserError
@@ -98,19 +95,16 @@ def read_source(tune: TuneConfig, data: DataConfig, agents: AgentTree) -> Source
     source = Source(name or data.training[0].file, file)
     with AgentChats(agents) as agent:
         if file is None:
-            _take(source, hub_rows(name, "train"), agent)
+            rows = iter(hub_rows(name, "train"))
         elif file.suffix == ".parquet":
-            if _columns(file) & TOLD:
-                _take(source, rows_of(file), agent)
-            else:
-                _take_questions(source, file, agent)
+            rows = iter(rows_of(file))
         else:
             rows = (row for _, row in json_objects(file, lambda why, _: source.left_out.update([why])))
-            first = next(rows, {})
-            if not first or TOLD & first.keys():
-                _take(source, chain([first] if first else [], rows), agent)
-            else:
-                _take_questions(source, file, agent)
+        first = next(rows, {})
+        if file and first and not TOLD & first.keys():
+            _take_questions(source, file, agent)
+        else:
+            _take(source, chain([first] if first else [], rows), agent)
     if not source.chats and not source.pairs:
         reasons = "\n".join(f"  {n} x {reason}" for reason, n in source.left_out.most_common())
         raise UserError(f"--data {source.name}: nothing to learn from; {FORMS}. Left out:\n{reasons or '  no rows'}")
@@ -135,13 +129,6 @@ def stored_source(data: DataConfig, runs: Path, model: Path) -> Source:
                     calls = tuple(Call(call.prompt, call.sampled) for call in rollout.seen.calls)
                     source.chats.append(Chat([], group=rollout.record["group"], reward=rollout.reward, calls=calls))
     return source
-
-
-def _columns(file: Path) -> set[str]:
-    try:
-        return set(pq.read_schema(file).names)
-    except (pa.ArrowException, OSError):
-        return set()  # who reads the rows tells why
 
 
 def _take(source: Source, rows: Iterable[Row], agent: AgentChats) -> None:

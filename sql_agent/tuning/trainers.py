@@ -2,7 +2,7 @@
 
 Guarantees: rows go to TRL as they are encoded, so the supervised tokens are those of GRPO's mask; the losses are TRL's.
 A checkpoint has weights (safetensors), optimizer, schedule, random numbers and the place in the data, and counts from
-the moment when latest_checkpointed_iteration.txt names it. TRL takes seconds to import: here and in unpaired.py alone.
+the moment when latest_checkpointed_iteration.txt names it. TRL takes seconds to import: here alone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from torch.utils.data import SequentialSampler
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DPOTrainer
+from trl.trainer.kto_config import KTOConfig
+from trl.trainer.kto_trainer import KTOTrainer
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 from trl.trainer.utils import pad
@@ -28,12 +30,12 @@ from trl.trainer.utils import pad
 from agl_plugin.update.resuming import own_settings
 from foundation.files import write_text
 from foundation.run_folder import NOTE, step_folder, steps_of
+from sql_agent.config import DpoConfig, TuneConfig
 from sql_agent.tuning.encoding import Encoded
 from sql_agent.tuning.models import pad_id_of
 
 IGNORED = -100  # a label that does not count
-Pair = tuple[Encoded, Encoded]
-Row = tuple[list[int], list[int]]  # token ids, and 1 where one counts
+Row = Sequence[list[int]]  # token ids, and 1 where one counts
 BUCKET_BATCHES = 8  # whose rows are sorted by length together: they still mix
 
 
@@ -86,9 +88,26 @@ class PairTrainer(Resumable, DPOTrainer):
     """TRL's DPOTrainer on encoded pairs: of a completion the policy's own tokens count, tool results do not."""
 
 
-def collated(pairs: Sequence[dict[str, Any]], *, pad_id: int) -> dict[str, torch.Tensor]:
+class UnpairedTrainer(Resumable, KTOTrainer):
+    """TRL's KTOTrainer on encoded pairs, whose sides count one by one: the better one is desired, the other is not."""
+
+
+def paired(pairs: Sequence[dict[str, Any]], *, pad_id: int) -> dict[str, torch.Tensor]:
     """Pairs -> tensors of 2 n rows, padded on the right: the chosen ones, then the rejected ones."""
     return padded(sides_of(pairs), pad_id)
+
+
+def unpaired(pairs: Sequence[dict[str, Any]], *, pad_id: int) -> dict[str, torch.Tensor]:
+    """The same, and TRL's KL rows: each prompt with what the row before it says."""
+    rows = sides_of(pairs)
+    parts = [(row, row[1].index(1)) for row in rows]
+    swapped = [
+        (prompt[0][:at] + completion[0][start:], prompt[1][:at] + completion[1][start:])
+        for (prompt, at), (completion, start) in zip(parts, [parts[-1], *parts], strict=False)
+    ]
+    labels = torch.tensor([True] * len(pairs) + [False] * len(pairs))
+    kl_rows = {f"KL_{name}": tensor for name, tensor in padded(swapped, pad_id).items()}
+    return {**padded(rows, pad_id), **kl_rows, "label": labels}
 
 
 def padded(rows: Sequence[Row], pad_id: int) -> dict[str, torch.Tensor]:
@@ -103,14 +122,7 @@ def padded(rows: Sequence[Row], pad_id: int) -> dict[str, torch.Tensor]:
 
 def sides_of(pairs: Sequence[dict[str, Any]]) -> list[Row]:
     """Token ids and mask of each side: the better ones, then the others."""
-    return [(pair[f"{side}_ids"], pair[f"{side}_mask"]) for side in ("chosen", "rejected") for pair in pairs]
-
-
-def rows_of_pairs(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
-    """Pairs as rows of a data set, which `sides_of` reads."""
-    return [
-        {"chosen_ids": a.ids, "chosen_mask": a.mask, "rejected_ids": b.ids, "rejected_mask": b.mask} for a, b in pairs
-    ]
+    return [pair["sides"][side] for side in (0, 1) for pair in pairs]
 
 
 def in_order(
@@ -138,41 +150,39 @@ def alike(order: list[int], lengths: Sequence[int], *, batch_rows: int, rng: ran
     return [n for batch in batches for n in batch]
 
 
-def sft_trainer(
-    model: Any, tokenizer: Any, rows: Sequence[Encoded], *, arguments: dict[str, Any], lora: Any, epochs: int, seed: int
-) -> ChatTrainer:
-    """TRL's SFTTrainer over encoded rows, with its `arguments`; `lora` is a new adapter's, or None."""
-    labels = [[token if counts else IGNORED for token, counts in zip(row.ids, row.mask, strict=True)] for row in rows]
-    examples = [{"input_ids": row.ids, "labels": learned} for row, learned in zip(rows, labels, strict=True)]
-    lengths = [len(row) for row in rows]
-    batch_rows = arguments["per_device_train_batch_size"]
-    data = in_order(examples, epochs=epochs, seed=seed, batch_rows=batch_rows, lengths=lengths)
-    args = SFTConfig(**arguments)
-    return ChatTrainer(model, args=args, train_dataset=data, processing_class=tokenizer, peft_config=lora)
+# The trainer of a loss, its arguments, and what makes tensors of a batch's pairs.
+PREFERENCES: dict[str, Any] = {
+    "dpo": (PairTrainer, DPOConfig, paired),
+    "kto": (UnpairedTrainer, KTOConfig, unpaired),
+}
 
 
-def preference_trainer(
-    kinds: tuple[Any, Any, Any],
-    model: Any,
-    tokenizer: Any,
-    pairs: Sequence[Pair],
-    *,
-    arguments: dict[str, Any],
-    lora: Any,
-    epochs: int,
-    seed: int,
+def trainer_of(
+    tune: TuneConfig, model: Any, tokenizer: Any, rows: Any, *, arguments: dict[str, Any], lora: Any, **order: Any
 ) -> Any:
-    """A trainer of TRL over encoded pairs, as above; `kinds`: its class, that of its arguments, and what
-    makes tensors of a batch's pairs."""
-    trainer, config, collate = kinds
-    return trainer(
+    """TRL's trainer of the method over encoded rows or pairs, with its `arguments`; `lora` is a new adapter's, or None.
+
+    `order`: epochs, and the seed of the order in each.
+    """
+    if isinstance(tune, DpoConfig):
+        kind, config, collate = PREFERENCES["kto" if tune.loss == "kto" else "dpo"]
+        collator = functools.partial(collate, pad_id=pad_id_of(tokenizer))
+        data = in_order([{"sides": [[row.ids, row.mask] for row in pair]} for pair in rows], **order)
+    else:
+        kind, config, collator = ChatTrainer, SFTConfig, None
+        lengths = [len(row) for row in rows]
+        data = in_order([labelled(row) for row in rows], **order, batch_rows=tune.batch_size, lengths=lengths)
+    return kind(
         model,
         args=config(**arguments),
-        data_collator=functools.partial(collate, pad_id=pad_id_of(tokenizer)),
-        train_dataset=in_order(rows_of_pairs(pairs), epochs=epochs, seed=seed),
+        data_collator=collator,
+        train_dataset=data,
         processing_class=tokenizer,
         peft_config=lora,
     )
 
 
-dpo_trainer = functools.partial(preference_trainer, (PairTrainer, DPOConfig, collated))
+def labelled(row: Encoded) -> dict[str, list[int]]:
+    """A row as TRL's SFTTrainer takes it."""
+    labels = [token if counts else IGNORED for token, counts in zip(row.ids, row.mask, strict=True)]
+    return {"input_ids": row.ids, "labels": labels}

@@ -1,4 +1,4 @@
-"""What a run with TRL leaves while it goes on: lines of metrics.jsonl, lines on the console; and how it is stopped.
+"""What a run with TRL leaves while it goes on: lines of metrics.jsonl; and how it is stopped.
 
 Guarantees: one line per optimizer step and per checkpoint, under the names that the report knows; SIGTERM or Ctrl-C
 lets the step end, and saves it where checkpoints are wanted; a second one ends the run at once.
@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from transformers import TrainerCallback
 
+from agl_plugin.update.fingerprint import sampled
 from foundation import run_folder
-from foundation.console import LINE_EVERY_S, duration
 from foundation.errors import RunError
 from foundation.files import append_lines
 
@@ -33,7 +32,6 @@ NAMES = {
     "logps/chosen": "train/log_prob_chosen",
     "logps/rejected": "train/log_prob_rejected",
 }
-PROBED = 1000  # weights of each tensor that are looked at for changes
 
 
 class Stop:
@@ -59,19 +57,13 @@ class Stop:
 class Watch(TrainerCallback):
     """Writes what happens down, and ends the run when it is asked to."""
 
-    def __init__(self, run_dir: Path, terminal: Console, stop: Stop, *, saves: bool) -> None:
-        self._file = run_dir / run_folder.METRICS
-        self._terminal = terminal
-        self._stop = stop
-        self._saves = saves
-        self._began = self._step_began = time.monotonic()
-        self._said = -math.inf
-        self._first_step: int | None = None
-        self._probe = torch.empty(0)
+    def __init__(self, run_dir: Path, stop: Stop, *, saves: bool) -> None:
+        self._file, self._stop, self._saves = run_dir / run_folder.METRICS, stop, saves
+        self._step_began, self._probe = time.monotonic(), torch.empty(0)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-        self._began = self._step_began = time.monotonic()
-        self._probe = probe(model)
+        self._step_began = time.monotonic()
+        self._probe = sampled(model.parameters())
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._stop.asked or state.global_step >= state.max_steps:
@@ -82,12 +74,10 @@ class Watch(TrainerCallback):
     ) -> None:
         if not logs or "loss" not in logs:
             return
-        now, probed = time.monotonic(), probe(model)
         metrics = {name: float(logs[key]) for key, name in NAMES.items() if key in logs}
-        changed = float((probed != self._probe).float().mean())
-        self._write("train", state, now - self._step_began, {**metrics, "actor/weights_changed_share": changed})
-        self._probe, self._step_began = probed, now
-        self._tell(state, metrics, now)
+        before, self._probe = self._probe, sampled(model.parameters())
+        changed = float((self._probe != before).float().mean())
+        self._write("train", state, {**metrics, "actor/weights_changed_share": changed})
         if not math.isfinite(metrics["train/loss"]) or not math.isfinite(metrics.get("actor/grad_norm", 0.0)):
             raise RunError(
                 f"step {state.global_step}: the loss is {metrics['train/loss']:g} and the gradient's norm "
@@ -95,31 +85,10 @@ class Watch(TrainerCallback):
             )
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        now = time.monotonic()
-        self._write("checkpoint", state, now - self._step_began, {})
-        self._step_began = now
+        self._write("checkpoint", state, {})
 
-    def _write(self, kind: str, state: Any, seconds: float, more: dict[str, Any]) -> None:
-        row = {"kind": kind, "step": state.global_step, "of_steps": state.max_steps, "seconds": round(seconds, 4)}
+    def _write(self, kind: str, state: Any, more: dict[str, Any]) -> None:
+        began, self._step_began = self._step_began, time.monotonic()
+        seconds = round(self._step_began - began, 4)
+        row = {"kind": kind, "step": state.global_step, "of_steps": state.max_steps, "seconds": seconds}
         append_lines(self._file, [row | more])
-
-    def _tell(self, state: Any, metrics: dict[str, float], now: float) -> None:
-        """A line for the first and the last step, and one whenever LINE_EVERY_S passed."""
-        step, last = state.global_step, state.max_steps
-        self._first_step = self._first_step or step
-        if now - self._said < LINE_EVERY_S and step != last:
-            return
-        self._said = now
-        left_s = (last - step) * (now - self._began) / (step - self._first_step + 1)
-        shown = {"accuracy": metrics.get("train/token_accuracy", metrics.get("train/pair_accuracy"))}
-        text = "".join(f"  {name} {value:.3f}" for name, value in shown.items() if value is not None)
-        norm = metrics.get("actor/grad_norm", 0.0)
-        self._terminal.print(
-            f"step {step}/{last}  loss {metrics['train/loss']:.4f}{text}  grad {norm:.3g}  ETA {duration(left_s)}"
-        )
-
-
-def probe(model: Any) -> torch.Tensor:
-    """The first PROBED weights of each tensor that is trained."""
-    parts = [p.detach().flatten()[:PROBED].float().cpu() for p in model.parameters() if p.requires_grad]
-    return torch.cat(parts)

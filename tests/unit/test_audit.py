@@ -31,7 +31,7 @@ from benchmarks.audit import ASKED, measure
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import read_lines
-from sql_agent.run_audit.search import FOUND, trails
+from sql_agent.run_audit.search import FOUND, condition, trail_in
 from sql_agent.run_report import cases
 from sql_agent.run_report.folder import read_run
 from sql_agent.run_report.page import environment
@@ -431,7 +431,6 @@ def test_find(made: Path, words: list[str], expected: int) -> None:
 def test_show_and_verify_tell_people(run: Path) -> None:
     status, told = ask("show", run)
     assert status == 0 and "checkpoints/global_step_2" in told and "unscored: 3 judge_fault" in told
-    assert "math" in told and "default" in told
     assert ask("verify", run)[0] == 0
     change(run, "UPDATE train_row SET advantage = 9 WHERE step = 2 AND used")
     status, told = ask("verify", run)
@@ -446,9 +445,8 @@ def test_wrong_questions_end_with_a_reason(made: Path, tmp_path: Path) -> None:
 
 def test_trails_for_the_report(made: Path, tmp_path: Path) -> None:
     (one, *_) = rows(made, "SELECT rollout_id FROM train_row WHERE used AND step = 2")
-    found = trails(made, [one["rollout_id"], "unknown"])
-    assert list(found) == [one["rollout_id"]] and "in update step-2" in found[one["rollout_id"]]
-    assert trails(tmp_path, ["x"]) == {}
+    assert "in update step-2" in trail_in(made, one["rollout_id"])
+    assert trail_in(made, "unknown") == trail_in(tmp_path, "x") == ""
 
 
 def test_the_report_shows_a_transcripts_rows_and_update(made: Path) -> None:
@@ -464,10 +462,8 @@ def test_many_rollouts_are_searched_through_indices(tmp_path: Path) -> None:
     assert all(seconds >= 0 for seconds in measure(tmp_path, n_rollouts=300)["query_seconds"].values())
     with closing(schema.opened(tmp_path)) as connection:
         for name, wanted in ASKED.items():
-            conditions = wanted.conditions
-            query = f"EXPLAIN QUERY PLAN {FOUND} WHERE {' AND '.join(sql for sql, _ in conditions)} LIMIT 50"
-            values = {key: value for _, more in conditions for key, value in more.items()}
-            plan = [row["detail"] for row in connection.execute(query, values)]
+            query = f"EXPLAIN QUERY PLAN {FOUND} WHERE {condition(wanted)} LIMIT 50"
+            plan = [row["detail"] for row in connection.execute(query, wanted)]
             scans = [line for line in plan if line.startswith("SCAN") and "question" not in line]
             assert scans == [], (name, plan)
 

@@ -27,7 +27,6 @@ from sql_agent.scoring.check import check_scorers
 from sql_agent.training.health_rules import behaviour, health_of
 from sql_agent.training.questions import load_data
 from sql_agent.training.summary import build_summary, summary_table
-from sql_agent.training.summary import reward_by_agent as of_the_summary
 from sql_agent.training.verl_config import verl_overrides
 
 FILES, WEIGHTS = [0] * 30 + [1] * 10 + [2] * 5, [3.0, 2.0, 1.0]
@@ -194,10 +193,6 @@ def test_figures_by_agent_leave_out_what_is_unscored() -> None:
         **{"reward/sql/rollouts": 2, "reward/sql/scored": 1, "reward/sql/mean": 0.5},
     }
     assert reward_by_agent([(record("", 1.0), 1.0)]) == {}
-    assert of_the_summary([RunRecord.model_validate(row) for row, _ in rows]) == {
-        "default": {"rollouts": 1, "scored": 1, "reward_mean": 1.0},
-        "sql": {"rollouts": 2, "scored": 1, "reward_mean": 0.5},
-    }
 
 
 def test_the_summary_has_the_validation_of_each_agent_with_its_interval(tmp_path: Path) -> None:

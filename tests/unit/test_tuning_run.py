@@ -20,6 +20,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 from trl.trainer.dpo_config import DPOConfig
+from trl.trainer.kto_config import KTOConfig
 from trl.trainer.sft_config import SFTConfig
 from typer.testing import CliRunner
 
@@ -37,11 +38,11 @@ from sql_agent.serving.checkpoints import own_checkpoint
 from sql_agent.tiny_policy.build import app as build_app
 from sql_agent.tiny_policy.demonstrations import app as demonstrations_app
 from sql_agent.training.verl_config import flatten
+from sql_agent.tuning import trainers
 from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.encoding import Encoded
 from sql_agent.tuning.models import load_model
-from sql_agent.tuning.trainers import alike, dpo_trainer
-from sql_agent.tuning.unpaired import KTOConfig, kto_trainer
+from sql_agent.tuning.trainers import alike
 from tests.fsdp_shards import policy
 from tests.typed import status_of
 
@@ -115,7 +116,7 @@ def test_a_run_leaves_what_a_run_of_grpo_leaves(method: str, run: Run, model: Pa
     ]
     assert not list(folder.glob("**/training_args.bin"))
     page = build(read_run(folder))
-    assert "loss" in page.charts and "Gradient norm" in {panel.series.title for panel in page.panels}
+    assert "loss" in page.charts and "Gradient norm" in {series.title for series, _ in page.panels}
     export_checkpoint(folder, tmp_path / "out")
     assert "(TRL)" in (tmp_path / "out" / "README.md").read_text()
     exported = AutoModelForCausalLM.from_pretrained(tmp_path / "out").state_dict()
@@ -238,9 +239,8 @@ def trainer_of(loss: str, model: Path, tokenizer: Any, tmp_path: Path) -> Any:
     arguments = trl_arguments(
         config.tune, config.trainer, config.logging, run_dir=tmp_path, checkpoints=tmp_path / "checkpoints", steps=1
     )
-    make: Any = kto_trainer if loss == "kto" else dpo_trainer
-    loaded = load_model(config.model, model)
-    trainer = make(loaded, tokenizer, PAIRS, arguments=arguments, lora=None, epochs=1, seed=0)
+    given = {"arguments": arguments, "lora": None, "epochs": 1, "seed": 0}
+    trainer = trainers.trainer_of(config.tune, load_model(config.model, model), tokenizer, PAIRS, **given)
     with torch.no_grad():
         for n, weight in enumerate(trainer.model.parameters()):
             weight += 0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(n))
@@ -279,7 +279,7 @@ def test_kto_is_the_papers(far: bool, model: Path, tokenizer: Any, tmp_path: Pat
     batch = trainer.data_collator([trainer.train_dataset[n] for n in range(2)])
     with torch.no_grad():
         found = trainer.compute_loss(trainer.model.eval(), batch)
-    order = [PAIRS[n] for n in ((0, 1) if trainer.train_dataset[0]["chosen_ids"] == PAIRS[0][0].ids else (1, 0))]
+    order = [PAIRS[n] for n in ((0, 1) if trainer.train_dataset[0]["sides"][0][0] == PAIRS[0][0].ids else (1, 0))]
     rows = [pair[0] for pair in order] + [pair[1] for pair in order]
     swapped = []
     for row, other in zip(rows, [rows[-1], *rows], strict=False):
@@ -313,8 +313,10 @@ def test_the_supervised_loss_is_over_the_masked_tokens_alone(run: Run, model: Pa
 def test_rows_of_like_length_share_a_batch() -> None:
     lengths = [17 * n % 101 for n in range(100)]
     order = random.Random(1).sample(range(100), 100) + random.Random(2).sample(range(100), 100)
-    found = alike(order, lengths, batch_rows=4, rng=random.Random(3))
-    assert sorted(found) == sorted(order) and found == alike(order, lengths, batch_rows=4, rng=random.Random(3))
+    found = trainers.alike(order, lengths, batch_rows=4, rng=random.Random(3))
+    assert sorted(found) == sorted(order) and found == trainers.alike(
+        order, lengths, batch_rows=4, rng=random.Random(3)
+    )
     assert sorted(found[:32]) == sorted(order[:32]) and found[:32] != sorted(found[:32], key=lambda n: lengths[n])
 
     def padded(rows: list[int]) -> int:

@@ -16,7 +16,7 @@ from foundation.files import write_lines
 from reward_model.convert_dpo_format import convert_file
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.config import DpoConfig, SftConfig, TrainConfig, build_config
-from sql_agent.tuning.choice import best, mined
+from sql_agent.tuning.job import best, mined
 from sql_agent.tuning.options import brought, resolve_config
 from sql_agent.tuning.sources import Source, read_source
 from tests.typed import tune_flags
