@@ -6,7 +6,7 @@ a conversation for the model's mistake, and the episode would end.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import Any
 
 from agents import ModelResponse, OpenAIChatCompletionsModel
@@ -29,12 +29,6 @@ def logprob_of(completion: Any) -> float | None:
     return sum(token.logprob for token in tokens) if tokens else None
 
 
-def sum_told(logprobs: Sequence[float | None]) -> float | None:
-    """The log-probability of all calls together; None where one of them, or every one, was not told."""
-    known = [logprob for logprob in logprobs if logprob is not None]
-    return sum(known) if known and len(known) == len(logprobs) else None
-
-
 class PolicyModel(OpenAIChatCompletionsModel):
     """See the module. `logprobs` gets the log-probability of each answer."""
 
@@ -55,13 +49,13 @@ class PolicyModel(OpenAIChatCompletionsModel):
 
     async def _summed(self, stream: AsyncIterable[Any]) -> AsyncIterator[Any]:
         """The events of a stream; behind its last one its log-probability is known."""
-        per_token: list[float | None] = []
+        per_chunk: list[float] = []
         async for chunk in stream:
-            if chunk.choices and getattr(chunk.choices[0].logprobs, "content", None):
-                per_token.append(logprob_of(chunk))
+            if chunk.choices and (logprob := logprob_of(chunk)) is not None:
+                per_chunk.append(logprob)
             yield chunk
         if self._logprobs is not None:
-            self._logprobs.append(sum_told(per_token))
+            self._logprobs.append(sum(per_chunk) if per_chunk else None)
 
     async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> ModelResponse:
         response = await super().get_response(system_instructions, input, *args, **kwargs)

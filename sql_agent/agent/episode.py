@@ -33,7 +33,7 @@ from foundation.background import contained
 from foundation.errors import AgentGRPOError, UserError
 from foundation.files import writable
 from foundation.net import is_loopback
-from sql_agent.agent.call_ids import PolicyModel, sum_told
+from sql_agent.agent.call_ids import PolicyModel
 from sql_agent.agent.completion_check import require_completion, require_stream
 from sql_agent.agent.endpoint import CONNECT_PAUSES_S, LLMEndpoint, is_overflow
 from sql_agent.agent.long_context import Limits, ShortenedModel
@@ -48,7 +48,7 @@ from sql_agent.agent.transcript import assistant_message, tool_message
 from sql_agent.config import TITLES, AgentConfig, AgentTree, agent_config, prompt_file
 from sql_agent.environment.databases import Databases
 from sql_agent.errors import LLMFault
-from sql_agent.records import Episode, Question, StopReason
+from sql_agent.records import Episode, Played, Question, StopReason
 
 set_tracing_disabled(True)
 
@@ -249,19 +249,11 @@ class EpisodeRunner(AbstractContextManager["EpisodeRunner"]):
         return Episode(
             question=question,
             final_answer=answer,
-            sql_calls=context.calls,
-            tool_calls=context.tool_calls,
-            n_turns=context.turn,
             stop_reason=reason,
-            n_bad_tool_calls=context.n_bad_tool_calls,
             elapsed_s=round(time.monotonic() - started, 4),
             llm_calls=context.llm_calls,
-            messages=context.messages,
-            timeline=context.timeline,
             environment_reward=reward,
-            n_untrained_calls=context.n_untrained_calls,
-            output=context.output,
-            logprob=sum_told(context.logprobs),
+            **{name: getattr(context, name) for name in Played.model_fields},
         )
 
     async def _play(

@@ -234,7 +234,7 @@ class Player:
         return {"value": None}
 
     async def _call(self, tools: dict[str, Tool], request: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
-        context = EpisodeContext(turn=request["turn"], **limits)
+        context = EpisodeContext(n_turns=request["n_turns"], **limits)
         text = await tools[request["name"]].invoke(context, request["raw"])
         return {"text": text, "outcome": context.tool_calls[-1].outcome}
 

@@ -249,7 +249,7 @@ def _is_told(answer: dict[str, Any]) -> bool:
 
 async def called(process: Forked, do: str, name: str, raw: str, context: EpisodeContext) -> ToolResult:
     """What a call of a tool came to. Raises TimeoutError, and ToolFault where the process ended."""
-    limits = {"timeout_s": context.timeout_s, "max_chars": context.max_chars, "turn": context.turn}
+    limits = {"timeout_s": context.timeout_s, "max_chars": context.max_chars, "n_turns": context.n_turns}
     try:
         answer = await ask_process(process, name, {"do": do, "name": name, "raw": raw, **limits}, _is_told)
         return ToolResult(answer["text"], answer["outcome"])

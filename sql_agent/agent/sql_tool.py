@@ -55,7 +55,7 @@ async def _query(database: Database, context: EpisodeContext, sql: str, *, max_c
         context.fault = fault
         raise
     context.timeline.append(("tool", started, time.time()))
-    context.calls.append(SqlCall(sql=writable(sql[:MAX_SQL_CHARS]), result=result, turn=max(1, context.turn)))
+    context.sql_calls.append(SqlCall(sql=writable(sql[:MAX_SQL_CHARS]), result=result, turn=max(1, context.n_turns)))
     context.asked.append((QUERY, " ".join(sql.split()).rstrip("; ")))
     return render_result(result, max_chars=max_chars)
 

@@ -90,7 +90,7 @@ class AgentChats(AbstractContextManager["AgentChats"]):
             assert tool
             context = EpisodeContext()
             result = await tool.invoke(context, json.dumps({"sql": sql}, ensure_ascii=False))
-            if not context.calls or not context.calls[-1].result.ok:
+            if not context.sql_calls or not context.sql_calls[-1].result.ok:
                 raise Unusable("reference SQL that does not run")
             call = {"id": f"call_{n}", "name": QUERY, "arguments": {"sql": sql}}
             messages += [
