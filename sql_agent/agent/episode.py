@@ -63,6 +63,9 @@ class EpisodeStopped(AgentGRPOError):
         self.reason: StopReason = reason
 
 
+ENDINGS = (EpisodeStopped, MaxTurnsExceeded, ModelBehaviorError, AgentsUserError, openai.OpenAIError)
+
+
 class EpisodeHooks(RunHooks[EpisodeContext]):
     """Counts answered LLM calls as turns, writes down what was said and used, and stops an endless same call."""
 
@@ -316,24 +319,26 @@ async def _run(
             hooks=EpisodeHooks(),
             run_config=RunConfig(tracing_disabled=True),
         )
-    except MaxTurnsExceeded:
-        return "", "max_turns"
-    except EpisodeStopped as stop:
-        return "", stop.reason
-    except ModelBehaviorError:
-        return "", "invalid_tool_call"
-    except openai.BadRequestError as exc:
-        if is_overflow(str(exc)):
-            return "", "context_overflow"
-        raise LLMFault(f"the model endpoint refused the request: {exc}") from exc
-    except openai.OpenAIError as exc:
-        if isinstance(exc.__cause__, LLMFault):  # from require_completion, which the client takes for a lost connection
-            raise exc.__cause__ from None
-        raise LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}") from exc
-    except AgentsUserError as exc:
-        # openai-agents wraps what a tool raises; the tool left the original in the context.
-        if context.fault is not None:
-            raise context.fault from exc
-        raise
+    except ENDINGS as exc:
+        return "", stop_reason_of(exc, context)
     answer = writable(str(result.final_output or ""))
     return answer, "answered" if answer.strip() else "empty_answer"
+
+
+def stop_reason_of(exc: Exception, context: EpisodeContext) -> StopReason:
+    """Why the policy could not go on, of what openai-agents' loop raised. Raises what broke around it as a Fault."""
+    match exc:
+        case EpisodeStopped():
+            return exc.reason
+        case MaxTurnsExceeded():
+            return "max_turns"
+        case ModelBehaviorError():
+            return "invalid_tool_call"
+        case AgentsUserError():  # openai-agents wraps what a tool raises; the tool left the original in the context
+            raise context.fault or exc from exc
+    if isinstance(exc.__cause__, LLMFault):  # from completion_check.py, which the client takes for a lost connection
+        raise exc.__cause__ from None
+    # What fails amid a stream has no status.
+    if getattr(exc, "status_code", 400) == 400 and is_overflow(str(exc)):
+        return "context_overflow"
+    raise LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}") from exc
