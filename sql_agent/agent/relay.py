@@ -39,6 +39,7 @@ from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed
 from foundation.files import writable
 from foundation.http_local import application, listening, refusal
+from foundation.marks import Marks
 from foundation.net import is_loopback
 from sql_agent.agent.endpoint import CONNECT_PAUSES_S, LLMEndpoint, is_overflow
 from sql_agent.agent.message_codec import MessageCodec, StreamCodec
@@ -46,7 +47,7 @@ from sql_agent.agent.tool import EpisodeContext, Tool, as_text
 from sql_agent.errors import EpisodeFault, Fault, LLMFault
 from sql_agent.records import StopReason
 
-END = b"[DONE]"  # of a stream
+END = b"data:[DONE]"  # of a stream, without blanks
 # Addresses of agent-lightning 1.0.
 AGL_MODEL = "/proxy/rollout/{token}/attempt/{attempt}/mode/{mode}/openai"
 AGL_EVENTS = "/api/rollouts/{token}/attempt/{attempt}/events"
@@ -233,23 +234,13 @@ class Relay:
     async def _stream(self, request: web.Request, session: Session, upstream: Any, call: _Call) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        raw = bytearray()
-        codec = StreamCodec(session.llm.marks)
         try:
-            async for line in _lines(upstream):
-                raw += line
-                if line.removeprefix(b"data:").strip() == END:
-                    break
-                if (event := _shown_line(codec, line)) is None:
-                    raw += b"data: [DONE]\n"
-                    break
-                await response.write(event)
             # Who has read the end, or what is no event, may leave, which ends this handler: the call is written down
             # before, or is a fault.
-            answer = _merged(session, bytes(raw))
-            _note(session, call, answer)
-            _answer_for_agent(session, answer)
-            await response.write(b"data: [DONE]\n\n" if answer else b"")
+            if answer := await _passed_on(session, upstream, response):
+                _note(session, call, answer)
+                _answer_for_agent(session, answer)
+                await response.write(b"data: [DONE]\n\n")
             await response.write_eof()
         except (ClientError, TimeoutError) as exc:
             session.fault = LLMFault(f"the model endpoint broke a stream off: {type(exc).__name__}: {exc}")
@@ -281,15 +272,55 @@ async def _lines(upstream: Any) -> AsyncIterator[bytes]:
         yield bytes(left)
 
 
-def _shown_line(codec: StreamCodec, line: bytes) -> bytes | None:
-    """A line of a stream as the agent gets it; None for an error, and for what is no event of a completion."""
-    if not line.startswith(b"data:"):
-        return line
+async def _passed_on(session: Session, upstream: Any, response: web.StreamResponse) -> dict[str, Any]:
+    """Pass a stream on but for its end; the completion that it makes up. Of one that is not whole {}, and a fault."""
+    events = _Events(session.llm.marks)
     try:
+        async for line in _lines(upstream):
+            if line.replace(b" ", b"").strip() == END:
+                return events.completion()
+            await response.write(events.taken(line))
+        raise ValueError("it has no end")
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as exc:
+        session.fault = LLMFault(f"the model endpoint sent no whole stream: {exc}"[:TOLD_BYTES])
+        return {}
+
+
+class _Events:
+    """The events of one answer. What is no event of a completion raises whatever it comes to."""
+
+    def __init__(self, marks: Marks) -> None:
+        self._codec = StreamCodec(marks)
+        self._content = ""
+        self._usage: Any = None
+        self._calls: dict[int, dict[str, Any]] = {}
+
+    def taken(self, line: bytes) -> bytes:
+        """Take a line of the stream; as the agent gets it."""
+        if not line.startswith(b"data:"):
+            return line
         event = json.loads(line.removeprefix(b"data:"))
-        return None if "error" in event else b"data: %s\n" % json.dumps(codec.for_agent(event)).encode()
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-        return None
+        if "error" in event:
+            raise ValueError(event["error"])
+        self._usage = event.get("usage") or self._usage
+        for delta in (choice.get("delta") or {} for choice in event.get("choices") or []):
+            self._content += delta.get("content") or ""
+            for part in delta.get("tool_calls") or []:
+                self._add_part(part)
+        return b"data: %s\n" % json.dumps(self._codec.for_agent(event)).encode()
+
+    def _add_part(self, part: dict[str, Any]) -> None:
+        call = self._calls.setdefault(part.get("index", 0), {"id": "", "function": {"name": "", "arguments": ""}})
+        function = part.get("function") or {}
+        call["id"] = part.get("id") or call["id"]
+        for key in ("name", "arguments"):
+            call["function"][key] += function.get(key) or ""
+
+    def completion(self) -> dict[str, Any]:
+        """What they make up."""
+        calls = [self._calls[n] for n in sorted(self._calls)]
+        message = {"role": "assistant", "content": self._content, "tool_calls": calls}
+        return {"choices": [{"message": message}], "usage": self._usage}
 
 
 def _answer_for_agent(session: Session, answer: dict[str, Any]) -> bytes:
@@ -308,38 +339,6 @@ def _parsed(session: Session, raw: bytes) -> dict[str, Any]:
         session.fault = LLMFault(f"the model endpoint sent no chat completion: {raw[:60].decode('utf-8', 'replace')!r}")
         return {}
     return answer
-
-
-def _merged(session: Session, raw: bytes) -> dict[str, Any]:
-    """The completion that the events of a stream make up; of a stream that is none, or not whole, {} and a fault."""
-    message: dict[str, Any] = {"role": "assistant", "content": ""}
-    calls: dict[int, dict[str, Any]] = {}
-    usage: Any = None
-    lines = [line[5:].strip() for line in raw.decode("utf-8", "replace").splitlines() if line.startswith("data:")]
-    try:
-        for event in map(json.loads, lines[:-1]):
-            usage = event.get("usage") or usage
-            if "error" in event:
-                raise ValueError(event["error"])
-            for delta in (choice.get("delta") or {} for choice in event.get("choices") or []):
-                message["content"] += delta.get("content") or ""
-                for part in delta.get("tool_calls") or []:
-                    _add_part(calls, part)
-        if lines[-1:] != ["[DONE]"]:
-            raise ValueError("it has no end")
-        message["tool_calls"] = [calls[n] for n in sorted(calls)]
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as exc:
-        session.fault = LLMFault(f"the model endpoint sent no whole stream: {exc}"[:TOLD_BYTES])
-        return {}
-    return {"choices": [{"message": message}], "usage": usage}
-
-
-def _add_part(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
-    call = calls.setdefault(part.get("index", 0), {"id": "", "function": {"name": "", "arguments": ""}})
-    function = part.get("function") or {}
-    call["id"] = part.get("id") or call["id"]
-    for key in ("name", "arguments"):
-        call["function"][key] += function.get(key) or ""
 
 
 def _note(session: Session, call: _Call, answer: dict[str, Any]) -> None:
