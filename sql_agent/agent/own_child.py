@@ -38,7 +38,7 @@ from foundation.background import named, ordinary
 from foundation.errors import UserError
 from foundation.forks import Forks, receive_frame, send_frame
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.agent.own_function import EpisodeFunction, load_episode, played
+from sql_agent.agent.own_function import EpisodeFunction, Given, load_episode, played
 from sql_agent.agent.own_tools import EnvironmentClass, LocalEnvironment, checked_result, load, tools_of
 from sql_agent.agent.tool import EpisodeContext, Tool, said_by
 from sql_agent.errors import EpisodeFault, Fault, ToolFault
@@ -209,36 +209,35 @@ class Player:
         while True:
             request = self._worker.next_frame(line)
             try:
-                answer = drive(self._answer(request))
+                answer = {"value": drive(self._answer(request))}
             except Fault as fault:
                 reason = getattr(fault, "reason", fault.kind)
-                answer = {"fault": str(fault)[:MOST_FAULT_CHARS], "reason": reason, "kind": fault.kind}
+                answer = {"fault": (str(fault)[:MOST_FAULT_CHARS], fault.kind, reason)}
             send_frame(line, answer | {"clean": self._is_clean() and "fault" not in answer})
 
-    async def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        what, limits = request["do"], {k: request[k] for k in ("timeout_s", "max_chars")}
+    async def _answer(self, request: dict[str, Any]) -> Any:
+        what, limits = request["do"], {key: request[key] for key in ("timeout_s", "max_chars") if key in request}
         if what == "call":
             return await self._call(self._tools, request, limits)
         if what == "episode":
             return await self._episode(request)
         if what == "reset":
             self._environment = LocalEnvironment(self._kinds[request["kind"]], self._worker)
-            observation = await self._environment.reset(Question.model_validate_json(request["question"]), **limits)
-            return {"value": observation}
+            return await self._environment.reset(Question.model_validate_json(request["question"]), **limits)
         assert self._environment
         if what == "method":
             return await self._call({tool.name: tool for tool in self._environment.tools()}, request, limits)
         if what == "reward":
-            return {"value": await self._environment.reward(timeout_s=request["timeout_s"])}
-        await self._environment.close(timeout_s=request["timeout_s"])
-        return {"value": None}
+            return await self._environment.reward(**limits)
+        return await self._environment.close(**limits)
 
     async def _call(self, tools: dict[str, Tool], request: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
         context = EpisodeContext(n_turns=request["n_turns"], **limits)
         text = await tools[request["name"]].invoke(context, request["raw"])
         return {"text": text, "outcome": context.tool_calls[-1].outcome}
 
-    async def _episode(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def _episode(self, request: dict[str, Any]) -> Given | None:
+        """What the function gave; None where it took too long."""
         question, llm = Question.model_validate_json(request["question"]), LLMEndpoint(**request["llm"])
         try:
             given = await self._worker.call(
@@ -246,13 +245,13 @@ class Player:
             )
         except Exception as exc:
             if self._worker.overran:
-                return {"given": "", "late": True}
+                return None
             traceback.print_exc(limit=-5)
             failure = str(exc) if isinstance(exc, ToolFault) else f"raised {said_by(exc)}"
             raise EpisodeFault(f"agent.episode {failure}"[:500]) from exc
         if isinstance(given, Fault):
             raise given
-        return {"given": given[0], "whole": given[1]}
+        return given
 
     def _is_clean(self) -> bool:
         with contextlib.suppress(BaseException):  # what cannot be seen is not as it was

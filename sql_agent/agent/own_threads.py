@@ -15,7 +15,7 @@ from typing import Any
 
 from foundation.background import Exited, LoopThread, answer, contained, in_thread, within
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.agent.own_function import load_episode, played
+from sql_agent.agent.own_function import load_episode, played, result_of
 from sql_agent.agent.own_tools import EnvironmentClass, LocalEnvironment, checked_result, load, tools_of
 from sql_agent.agent.tool import Kind, Tool
 from sql_agent.config import AgentConfig
@@ -81,8 +81,7 @@ class ThreadTools:
         given = await asyncio.wrap_future(self._loop.submit(within(work, limit_s=self._agent.episode_timeout_s)))
         if isinstance(given, Fault):
             raise given
-        text, is_whole = given
-        return Episode.model_validate_json(text) if is_whole else text
+        return result_of(given)
 
     def close(self) -> None:
         """Nothing is open; a call that hangs is left alone."""
