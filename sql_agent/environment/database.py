@@ -28,7 +28,7 @@ from pathlib import Path
 from foundation.child import Child, Gone
 from foundation.errors import AgentGRPOError, UserError
 from sql_agent.config import DatabaseConfig
-from sql_agent.environment import sql_worker
+from sql_agent.environment import child_side, sql_worker
 from sql_agent.environment.sql_text import Schema, UnusableSQL, clean_sql, explain_reply, is_query, refusal
 from sql_agent.environment.sql_worker import Reply, TableDetails
 from sql_agent.errors import DatabaseFault
@@ -50,7 +50,7 @@ class _Worker:
     """A child process that runs SQL, and the columns that it found. Raises DatabaseFault when it cannot serve."""
 
     def __init__(self, settings: sql_worker.Settings) -> None:
-        program, environment = ["-I", "-S", sql_worker.__file__], {}
+        program, environment = child_side.arguments(sql_worker.__name__), {}
         if settings["dialect"] != "sqlite":
             program = ["-I", "-m", "sql_agent.environment.server_worker"]
             environment = {name: os.environ[name] for name in ("DATABASE_PASSWORD", "HOME") if name in os.environ}

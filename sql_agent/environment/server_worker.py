@@ -19,13 +19,13 @@ import threading
 from itertools import groupby
 from typing import Any, ClassVar
 
+from sql_agent.environment.child_side import bound
 from sql_agent.environment.sql_tree import Forbidden, Rules
 from sql_agent.environment.sql_worker import (
     Reply,
     Settings,
     TableDetails,
     Unusable,
-    confine,
     quoted,
     rows_reply,
     serve,
@@ -361,7 +361,7 @@ def opened(settings: Settings) -> Guard:
     except ImportError as exc:
         raise Unusable(f"needs a package more ({exc}): pip install 'agentgrpo[{EXTRAS[settings['dialect']]}]'") from exc
     threading.stack_size(1 << 18)
-    confine(settings["max_memory_bytes"])
+    bound(settings["max_memory_bytes"], NOFILE=32)
     return guard
 
 

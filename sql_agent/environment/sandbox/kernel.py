@@ -12,9 +12,10 @@ import ctypes
 import math
 import os
 import platform
-import resource
 import signal
 from typing import NamedTuple
+
+from sql_agent.environment.child_side import bound
 
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38  # prctl(2)
 SECCOMP_MODE_FILTER = 2
@@ -100,17 +101,7 @@ def confine(*, cpu_s: float, memory_bytes: int) -> None:
 
 def _limit(cpu_s: float, memory_bytes: int) -> None:
     """Processor time as the timer's signal, whose default action ends a process also inside one long C call."""
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        now_bytes = int(statm.read().split()[0]) * resource.getpagesize()
-    limits = {
-        resource.RLIMIT_AS: now_bytes + memory_bytes,
-        resource.RLIMIT_CPU: math.ceil(cpu_s) + 1,
-        resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_NOFILE: 0,
-    }
-    for kind, limit in limits.items():
-        resource.setrlimit(kind, (limit, limit))
+    bound(memory_bytes, CPU=math.ceil(cpu_s) + 1, NOFILE=0)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
 
