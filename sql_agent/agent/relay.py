@@ -8,8 +8,8 @@ agent.match does not name go past the training. What a program may not ask for i
 Functions of agent.episode call the run's tools here, in BASE/tools/NAME; agents of agent-lightning 1.0 find that
 framework's addresses of a rollout, and its events.
 Guarantees: it listens on 127.0.0.1 only, at an address that is not guessed; answers pass unchanged but for hidden
-control tokens (message_codec.py), streams as they come. Covered are /v1/chat/completions and /v1/models; what the model
-said stands in the context's messages.
+control tokens (message_codec.py). Who asks for a stream gets the whole answer in that form. Covered are
+/v1/chat/completions and /v1/models; what the model said stands in the context's messages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,19 +35,18 @@ from aiohttp import (
     web,
 )
 
+from agl_plugin.proxy.answers import as_stream
 from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed
 from foundation.files import writable
 from foundation.http_local import application, listening, refusal
-from foundation.marks import Marks
 from foundation.net import is_loopback
 from sql_agent.agent.endpoint import CONNECT_PAUSES_S, LLMEndpoint, is_overflow
-from sql_agent.agent.message_codec import MessageCodec, StreamCodec
+from sql_agent.agent.message_codec import MessageCodec
 from sql_agent.agent.tool import EpisodeContext, Tool, as_text
 from sql_agent.errors import EpisodeFault, Fault, LLMFault
 from sql_agent.records import StopReason
 
-END = b"data:[DONE]"  # of a stream, without blanks
 # Addresses of agent-lightning 1.0.
 AGL_MODEL = "/proxy/rollout/{token}/attempt/{attempt}/mode/{mode}/openai"
 AGL_EVENTS = "/api/rollouts/{token}/attempt/{attempt}/events"
@@ -80,15 +79,6 @@ class Session:
             self.context.reward = float(value)
         else:
             self.fault = EpisodeFault(f"the agent posted the reward {value!r:.100}; it must be a number from 0 to 1")
-
-
-@dataclass(frozen=True)
-class _Call:
-    """What was asked, of an agent that is trained or not, and when (seconds since the epoch)."""
-
-    messages: list[Any]
-    trained: bool
-    started: float
 
 
 class Relay:
@@ -185,7 +175,7 @@ class Relay:
         ids = {"rollout_id": session.token, "attempt_id": request.match_info["attempt"]}
         return web.json_response({"event_type": kind, "data": data, "timestamp": time.time(), **ids})
 
-    async def _complete(self, request: web.Request) -> web.StreamResponse:
+    async def _complete(self, request: web.Request) -> web.Response:
         session = self._session(request)
         try:
             body = json.loads(await request.read())
@@ -203,50 +193,32 @@ class Relay:
         agent = request.match_info.get("agent", "")
         trained = not session.match or re.fullmatch(session.match, agent) is not None
         base = session.llm.base_url if trained else session.llm.untrained_url or session.llm.base_url
+        streams, usage = payload.pop("stream", False), payload.pop("stream_options", None) is not None
+        started = time.time()
         try:
-            call = _Call(messages, trained=trained, started=time.time())
-            return await self._forward(request, session, base, payload, call)
+            status, raw = await self._sent(session, base, payload)
         except (ClientError, TimeoutError) as exc:
             session.fault = LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}")
             return refusal(502, str(session.fault))
+        answer = _parsed(session, status, raw)
+        if not answer:
+            return web.Response(status=status, body=raw, content_type="application/json")
+        session.context.n_untrained_calls += not trained
+        _note(session.context, messages, answer, started=started)
+        answer["choices"] = [
+            {"index": n, **choice, "message": session.codec.for_agent(choice["message"])}
+            for n, choice in enumerate(answer["choices"])
+        ]
+        if streams:
+            return web.Response(body=as_stream(answer, usage=usage), content_type="text/event-stream")
+        return web.json_response(answer)
 
-    async def _forward(
-        self, request: web.Request, session: Session, base: str, body: dict[str, Any], call: _Call
-    ) -> web.StreamResponse:
+    async def _sent(self, session: Session, base: str, body: dict[str, Any]) -> tuple[int, bytes]:
         client = self._clients[is_loopback(base)]
         limit = ClientTimeout(total=session.timeout_s)
         headers = {"Authorization": f"Bearer {session.llm.api_key or 'EMPTY'}"}
         async with client.post(f"{base}/chat/completions", json=body, headers=headers, timeout=limit) as upstream:
-            if upstream.status != 200:
-                reply = (await upstream.read()).decode("utf-8", "replace")
-                if upstream.status == 400 and is_overflow(reply):
-                    session.stop = "context_overflow"
-                else:
-                    session.fault = LLMFault(f"the model endpoint answered {upstream.status}: {reply[:TOLD_BYTES]}")
-                return web.Response(status=upstream.status, text=reply, content_type="application/json")
-            if not body.get("stream"):
-                raw = await upstream.read()
-                answer = _parsed(session, raw)
-                _note(session, call, answer)
-                return web.Response(body=_answer_for_agent(session, answer) or raw, content_type="application/json")
-            return await self._stream(request, session, upstream, call)
-
-    async def _stream(self, request: web.Request, session: Session, upstream: Any, call: _Call) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        try:
-            # Who has read the end, or what is no event, may leave, which ends this handler: the call is written down
-            # before, or is a fault.
-            if answer := await _passed_on(session, upstream, response):
-                _note(session, call, answer)
-                _answer_for_agent(session, answer)
-                await response.write(b"data: [DONE]\n\n")
-            await response.write_eof()
-        except (ClientError, TimeoutError) as exc:
-            session.fault = LLMFault(f"the model endpoint broke a stream off: {type(exc).__name__}: {exc}")
-            if request.transport:
-                request.transport.abort()  # so that the agent does not take it for whole
-        return response
+            return upstream.status, await upstream.read()
 
 
 async def _when_connected(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
@@ -259,96 +231,31 @@ async def _when_connected(request: ClientRequest, send: ClientHandlerType) -> Cl
     return await send(request)
 
 
-async def _lines(upstream: Any) -> AsyncIterator[bytes]:
-    """The lines of an answer, however long; aiohttp's own have a limit."""
-    left = bytearray()
-    async for chunk in upstream.content.iter_any():
-        *lines, rest = chunk.split(b"\n")
-        for line in lines:
-            yield bytes(left) + line + b"\n"
-            left.clear()
-        left += rest
-    if left:
-        yield bytes(left)
-
-
-async def _passed_on(session: Session, upstream: Any, response: web.StreamResponse) -> dict[str, Any]:
-    """Pass a stream on but for its end; the completion that it makes up. Of one that is not whole {}, and a fault."""
-    events = _Events(session.llm.marks)
-    try:
-        async for line in _lines(upstream):
-            if line.replace(b" ", b"").strip() == END:
-                return events.completion()
-            await response.write(events.taken(line))
-        raise ValueError("it has no end")
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as exc:
-        session.fault = LLMFault(f"the model endpoint sent no whole stream: {exc}"[:TOLD_BYTES])
+def _parsed(session: Session, status: int, raw: bytes) -> dict[str, Any]:
+    """The completion that the endpoint sent; without one {}, and why not in the session."""
+    text = raw.decode("utf-8", "replace")
+    if status == 400 and is_overflow(text):
+        session.stop = "context_overflow"
         return {}
-
-
-class _Events:
-    """The events of one answer. What is no event of a completion raises whatever it comes to."""
-
-    def __init__(self, marks: Marks) -> None:
-        self._codec = StreamCodec(marks)
-        self._content = ""
-        self._usage: Any = None
-        self._calls: dict[int, dict[str, Any]] = {}
-
-    def taken(self, line: bytes) -> bytes:
-        """Take a line of the stream; as the agent gets it."""
-        if not line.startswith(b"data:"):
-            return line
-        event = json.loads(line.removeprefix(b"data:"))
-        if "error" in event:
-            raise ValueError(event["error"])
-        self._usage = event.get("usage") or self._usage
-        for delta in (choice.get("delta") or {} for choice in event.get("choices") or []):
-            self._content += delta.get("content") or ""
-            for part in delta.get("tool_calls") or []:
-                self._add_part(part)
-        return b"data: %s\n" % json.dumps(self._codec.for_agent(event)).encode()
-
-    def _add_part(self, part: dict[str, Any]) -> None:
-        call = self._calls.setdefault(part.get("index", 0), {"id": "", "function": {"name": "", "arguments": ""}})
-        function = part.get("function") or {}
-        call["id"] = part.get("id") or call["id"]
-        for key in ("name", "arguments"):
-            call["function"][key] += function.get(key) or ""
-
-    def completion(self) -> dict[str, Any]:
-        """What they make up."""
-        calls = [self._calls[n] for n in sorted(self._calls)]
-        message = {"role": "assistant", "content": self._content, "tool_calls": calls}
-        return {"choices": [{"message": message}], "usage": self._usage}
-
-
-def _answer_for_agent(session: Session, answer: dict[str, Any]) -> bytes:
-    """The answer as its agent gets it; b"" where that is what the model server wrote."""
-    if not answer:
-        return b""
-    choices = [{**choice, "message": session.codec.for_agent(choice["message"])} for choice in answer["choices"]]
-    return b"" if choices == answer["choices"] else json.dumps({**answer, "choices": choices}).encode()
-
-
-def _parsed(session: Session, raw: bytes) -> dict[str, Any]:
+    if status != 200:
+        session.fault = LLMFault(f"the model endpoint answered {status}: {text[:TOLD_BYTES]}")
+        return {}
     try:
         answer = json.loads(raw)
-        _ = answer["choices"][0]["message"]
+        if answer["choices"] and all(isinstance(choice["message"], dict) for choice in answer["choices"]):
+            return answer
     except (ValueError, RecursionError, LookupError, TypeError):
-        session.fault = LLMFault(f"the model endpoint sent no chat completion: {raw[:60].decode('utf-8', 'replace')!r}")
-        return {}
-    return answer
+        pass
+    session.fault = LLMFault(f"the model endpoint sent no chat completion: {text[:60]!r}")
+    return {}
 
 
-def _note(session: Session, call: _Call, answer: dict[str, Any]) -> None:
-    if not answer:
-        return
-    context, usage = session.context, answer.get("usage") or {}
+def _note(context: EpisodeContext, messages: list[Any], answer: dict[str, Any], *, started: float) -> None:
+    """Write down what was asked at `started` (seconds since the epoch), and answered."""
+    usage = answer.get("usage") or {}
     tokens = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")}
-    context.answered(call.started, **tokens)
-    context.n_untrained_calls += not call.trained
-    context.messages = [*after_question(call.messages), plain(answer["choices"][0]["message"])]
+    context.answered(started, **tokens)
+    context.messages = [*after_question(messages), plain(answer["choices"][0]["message"])]
 
 
 def after_question(messages: Iterable[Any]) -> list[dict[str, Any]]:

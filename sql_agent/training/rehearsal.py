@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
@@ -17,7 +16,7 @@ from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import AgentTree, agents_of
 from sql_agent.errors import Fault
 from sql_agent.records import Question
-from sql_agent.testing.server import Answer, chat_reply, openai_server, stream_reply
+from sql_agent.testing.server import chat_reply, openai_server
 
 TRAINED, UNTRAINED = "/trained", "/untrained"
 
@@ -34,10 +33,7 @@ def rehearse(config: AgentTree, questions: Sequence[Question]) -> Iterator[str]:
 def _played(runner: EpisodeRunner, question: Question, match: str, key: str) -> str:
     text = question.answer or "42"
 
-    def answer(request: dict[str, Any]) -> Answer:
-        return stream_reply({"role": "assistant", "content": text}) if request.get("stream") else chat_reply(text)
-
-    with openai_server(answer, keep_alive=True) as server:
+    with openai_server(lambda _: chat_reply(text), keep_alive=True) as server:
         address = server.base_url.removesuffix("/v1")
         llm = LLMEndpoint(f"{address}{TRAINED}/v1", "scripted", untrained_url=f"{address}{UNTRAINED}/v1")
         try:
