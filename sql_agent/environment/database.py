@@ -81,7 +81,7 @@ class Workers:
 
     def _open(self) -> None:
         self._pid, self._lock = os.getpid(), threading.Lock()
-        self._idle: deque[_Worker] = deque()
+        self.idle: deque[_Worker] = deque()  # processes that wait for a query
         self._full = ThreadPoolExecutor(N_FULL, thread_name_prefix="sql")
         self._short = ThreadPoolExecutor(N_SHORT, thread_name_prefix="sql-short")
         self._in_full: set[Future[QueryResult]] = set()
@@ -89,7 +89,7 @@ class Workers:
     def _reopen_after_fork(self) -> None:
         """New threads and workers after a fork, where neither are ours."""
         if self._pid != os.getpid():
-            for worker in self._idle:
+            for worker in self.idle:
                 worker.child.kill()
             self._open()
 
@@ -98,13 +98,8 @@ class Workers:
         self._reopen_after_fork()
         for pool in (self._short, self._full):
             pool.shutdown(wait=True, cancel_futures=True)
-        while self._idle:
-            self._idle.pop().child.kill()
-
-    @property
-    def n_idle(self) -> int:
-        """Processes that wait for a query."""
-        return len(self._idle)
+        while self.idle:
+            self.idle.pop().child.kill()
 
     @property
     def has_room(self) -> bool:
@@ -130,16 +125,16 @@ class Workers:
 
     def _take_idle(self, path: str) -> _Worker | None:
         with self._lock:
-            worker = next((idle for idle in reversed(self._idle) if idle.path == path), None)
+            worker = next((idle for idle in reversed(self.idle) if idle.path == path), None)
             if worker:
-                self._idle.remove(worker)
+                self.idle.remove(worker)
         return worker
 
     def give(self, worker: _Worker) -> None:
         """Take it back, idle."""
         with self._lock:
-            self._idle.append(worker)
-            oldest = self._idle.popleft() if len(self._idle) > N_FULL + N_SHORT else None
+            self.idle.append(worker)
+            oldest = self.idle.popleft() if len(self.idle) > N_FULL + N_SHORT else None
         if oldest:
             oldest.child.kill()
 
