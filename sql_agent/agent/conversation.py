@@ -20,7 +20,8 @@ from foundation.errors import AgentGRPOError
 from foundation.marks import Showing
 from sql_agent.agent.call_ids import PolicyModel
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.agent.episode import ENDINGS, EpisodeHooks, EpisodeRunner, PolicyClient, build_agent, stop_reason_of
+from sql_agent.agent.episode import ENDINGS, EpisodeHooks, EpisodeRunner, build_agent, stop_reason_of
+from sql_agent.agent.policy_client import PolicyClient
 from sql_agent.agent.tool import EpisodeContext, with_real_arguments
 from sql_agent.agent.toolset import EpisodeTools
 from sql_agent.records import Question

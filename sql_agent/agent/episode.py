@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import httpx2
 import openai
 from agents import (
     Agent,
@@ -32,13 +31,12 @@ from agents import UserError as AgentsUserError
 from foundation.background import contained
 from foundation.errors import AgentGRPOError, UserError
 from foundation.files import writable
-from foundation.net import is_loopback
 from sql_agent.agent.call_ids import PolicyModel
-from sql_agent.agent.completion_check import require_completion, require_stream
-from sql_agent.agent.endpoint import CONNECT_PAUSES_S, LLMEndpoint, is_overflow
+from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.long_context import Limits, ShortenedModel
 from sql_agent.agent.own_episode import play_own
 from sql_agent.agent.own_program import check_program
+from sql_agent.agent.policy_client import PolicyClient, overflow
 from sql_agent.agent.reader import ResultsReader, reader_of, reading
 from sql_agent.agent.relay import Relay
 from sql_agent.agent.sql_tool import QUERY
@@ -47,7 +45,6 @@ from sql_agent.agent.toolset import EpisodeTools, Toolset
 from sql_agent.agent.transcript import assistant_message, tool_message
 from sql_agent.config import TITLES, AgentConfig, AgentTree, agent_config, prompt_file
 from sql_agent.environment.databases import Databases
-from sql_agent.errors import LLMFault
 from sql_agent.records import Episode, Played, Question, StopReason
 
 set_tracing_disabled(True)
@@ -115,35 +112,6 @@ def system_prompt_of(config: AgentConfig, databases: Databases | None, db_id: st
         )
     lines = [f"{table}: {', '.join(columns)}" for table, columns in databases.of(db_id).schema().items()]
     return text.replace(SCHEMA_MARK, "\n".join(lines))
-
-
-class PolicyClient(openai.AsyncOpenAI):
-    """An OpenAI client whose completions are sampled as the endpoint says, and sent once.
-
-    On this machine a connection that cannot be made is tried again for 3.5 s: nothing was sent, and a gateway that was
-    killed is there again. Plain http skips loading TLS certificates (20 ms per client).
-    """
-
-    def __init__(self, llm: LLMEndpoint, *, timeout_s: float, streams: bool = False) -> None:
-        here, verify = is_loopback(llm.base_url), not llm.base_url.startswith("http://")
-        http = httpx2.AsyncClient(
-            timeout=timeout_s,
-            trust_env=not here,
-            verify=verify,
-            transport=httpx2.AsyncHTTPTransport(verify=verify, retries=len(CONNECT_PAUSES_S)) if here else None,
-            follow_redirects=True,
-            event_hooks={"response": [require_stream if streams else require_completion]},
-        )
-        super().__init__(
-            base_url=llm.base_url, api_key=llm.api_key or "EMPTY", http_client=http, max_retries=0, timeout=timeout_s
-        )
-        self._llm = llm
-
-    async def _prepare_options(self, options: Any) -> Any:
-        """openai's hook for what subclasses change in a request."""
-        if isinstance(options.json_data, dict) and "messages" in options.json_data:
-            options.json_data = self._llm.request(options.json_data)
-        return options
 
 
 def build_agent(model: Model, *, system_prompt: str, tools: Sequence[Tool]) -> Agent[EpisodeContext]:
@@ -336,9 +304,5 @@ def stop_reason_of(exc: Exception, context: EpisodeContext) -> StopReason:
             return "invalid_tool_call"
         case AgentsUserError():  # openai-agents wraps what a tool raises; the tool left the original in the context
             raise context.fault or exc from exc
-    if isinstance(exc.__cause__, LLMFault):  # from completion_check.py, which the client takes for a lost connection
-        raise exc.__cause__ from None
-    # What fails amid a stream has no status.
-    if getattr(exc, "status_code", 400) == 400 and is_overflow(str(exc)):
-        return "context_overflow"
-    raise LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}") from exc
+        case _:
+            return overflow(exc)

@@ -14,35 +14,25 @@ control tokens (message_codec.py). Who asks for a stream gets the whole answer i
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import secrets
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aiohttp import (
-    ClientConnectorError,
-    ClientError,
-    ClientHandlerType,
-    ClientRequest,
-    ClientResponse,
-    ClientSession,
-    ClientTimeout,
-    TCPConnector,
-    web,
-)
+import openai
+from aiohttp import web
 
 from agl_plugin.proxy.answers import as_stream
 from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed
 from foundation.files import writable
 from foundation.http_local import application, listening, refusal
-from foundation.net import is_loopback
-from sql_agent.agent.endpoint import CONNECT_PAUSES_S, LLMEndpoint, is_overflow
+from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.message_codec import MessageCodec
+from sql_agent.agent.policy_client import EndpointClient, overflow
 from sql_agent.agent.tool import EpisodeContext, Tool, as_text
 from sql_agent.errors import EpisodeFault, Fault, LLMFault
 from sql_agent.records import StopReason
@@ -50,8 +40,6 @@ from sql_agent.records import StopReason
 # Addresses of agent-lightning 1.0.
 AGL_MODEL = "/proxy/rollout/{token}/attempt/{attempt}/mode/{mode}/openai"
 AGL_EVENTS = "/api/rollouts/{token}/attempt/{attempt}/events"
-TOLD_BYTES = 500
-IDLE_S = 2.0  # servers close idle connections after 5 s, and a call on a closed one fails
 
 
 @dataclass
@@ -97,15 +85,6 @@ class Relay:
             app.router.add_get(prefix + "/v1/models", self._models)
         app.router.add_post("/{token}/tools/{name}", self._tool)
         app.router.add_post(AGL_EVENTS, self._event)
-        # A proxy variable must not capture addresses of this machine. No limit: all episodes call at once.
-        self._clients = {
-            loopback: ClientSession(
-                trust_env=not loopback,
-                connector=TCPConnector(limit=0, keepalive_timeout=IDLE_S),
-                middlewares=(_when_connected,) if loopback else (),
-            )
-            for loopback in (True, False)
-        }
         self._runner, port = await listening(app, handler_cancellation=True)
         return port
 
@@ -132,8 +111,6 @@ class Relay:
             self._worker.close()
 
     async def _stop(self) -> None:
-        for client in self._clients.values():
-            await client.close()
         if self._runner:
             await self._runner.cleanup()
 
@@ -196,13 +173,10 @@ class Relay:
         streams, usage = payload.pop("stream", False), payload.pop("stream_options", None) is not None
         started = time.time()
         try:
-            status, raw = await self._sent(session, base, payload)
-        except (ClientError, TimeoutError) as exc:
-            session.fault = LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}")
-            return refusal(502, str(session.fault))
-        answer = _parsed(session, status, raw)
-        if not answer:
-            return web.Response(status=status, body=raw, content_type="application/json")
+            async with EndpointClient(replace(session.llm, base_url=base), timeout_s=session.timeout_s) as client:
+                answer: Any = await client.post("/chat/completions", body=payload, cast_to=object)
+        except openai.OpenAIError as exc:
+            return _refused(session, exc)
         session.context.n_untrained_calls += not trained
         _note(session.context, messages, answer, started=started)
         answer["choices"] = [
@@ -213,41 +187,16 @@ class Relay:
             return web.Response(body=as_stream(answer, usage=usage), content_type="text/event-stream")
         return web.json_response(answer)
 
-    async def _sent(self, session: Session, base: str, body: dict[str, Any]) -> tuple[int, bytes]:
-        client = self._clients[is_loopback(base)]
-        limit = ClientTimeout(total=session.timeout_s)
-        headers = {"Authorization": f"Bearer {session.llm.api_key or 'EMPTY'}"}
-        async with client.post(f"{base}/chat/completions", json=body, headers=headers, timeout=limit) as upstream:
-            return upstream.status, await upstream.read()
 
-
-async def _when_connected(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
-    """Send, once; a connection that cannot be made is tried again, as PolicyClient does."""
-    for pause_s in CONNECT_PAUSES_S:
-        try:
-            return await send(request)
-        except ClientConnectorError:
-            await asyncio.sleep(pause_s)
-    return await send(request)
-
-
-def _parsed(session: Session, status: int, raw: bytes) -> dict[str, Any]:
-    """The completion that the endpoint sent; without one {}, and why not in the session."""
-    text = raw.decode("utf-8", "replace")
-    if status == 400 and is_overflow(text):
-        session.stop = "context_overflow"
-        return {}
-    if status != 200:
-        session.fault = LLMFault(f"the model endpoint answered {status}: {text[:TOLD_BYTES]}")
-        return {}
+def _refused(session: Session, exc: openai.OpenAIError) -> web.Response:
+    """The endpoint's error as its agent gets it; what it means stands in the session."""
     try:
-        answer = json.loads(raw)
-        if answer["choices"] and all(isinstance(choice["message"], dict) for choice in answer["choices"]):
-            return answer
-    except (ValueError, RecursionError, LookupError, TypeError):
-        pass
-    session.fault = LLMFault(f"the model endpoint sent no chat completion: {text[:60]!r}")
-    return {}
+        session.stop = overflow(exc)
+    except LLMFault as fault:
+        session.fault = fault
+    if isinstance(exc, openai.APIStatusError):
+        return web.Response(status=exc.status_code, body=exc.response.content, content_type="application/json")
+    return refusal(502, str(session.fault))
 
 
 def _note(context: EpisodeContext, messages: list[Any], answer: dict[str, Any], *, started: float) -> None:
