@@ -27,7 +27,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import thread
 from contextlib import contextmanager
 from types import ModuleType
@@ -161,8 +161,12 @@ def host(argument: dict[str, Any], line: socket.socket) -> None:
     send_frame(
         line, {"sources": [_described(entry) for entry in loaded], "threads": len(os.listdir("/proc/self/task"))}
     )
-    most = argument["most_processes"]
-    Forks(line, lambda ours: play(loaded, episode, worker, argument["memory_bytes"], ours), most_processes=most).serve()
+
+    def play(ours: socket.socket) -> None:
+        supervise.keep_to_itself()
+        Player(loaded, episode, worker, argument["memory_bytes"]).serve(ours)
+
+    Forks(line, play, most_processes=argument["most_processes"]).serve()
 
 
 def _described(loaded: Loaded) -> dict[str, Any]:
@@ -179,27 +183,19 @@ def _described(loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def play(
-    loaded: list[Loaded], episode: EpisodeFunction | None, worker: Alone, memory_bytes: int, line: socket.socket
-) -> None:
-    """Answer requests until the line closes; what a call signals are its own processes."""
-    supervise.keep_to_itself()
-    Player(loaded, episode, worker, memory_bytes).serve(line)
-
-
 class Player:
     """A process that runs calls: of tools, of one environment at a time, and episodes."""
 
     def __init__(self, loaded: list[Loaded], episode: EpisodeFunction | None, worker: Alone, memory_bytes: int) -> None:
         self._kinds = [kind for _, kinds in loaded for kind in kinds]
-        self._tools = {tool.name: tool for tools, _ in loaded for tool in tools}
+        self._tools = [tool for tools, _ in loaded for tool in tools]
         self._episode_function, self._worker = episode, worker
         self._environment: LocalEnvironment | None = None
         signal.signal(signal.SIGALRM, _time_up)
-        self._most_data = _data_bytes() + memory_bytes
+        most_data = _data_bytes() + memory_bytes
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_DATA, (self._most_data, self._most_data))
-        self._half_data = self._most_data - memory_bytes // 2
+        resource.setrlimit(resource.RLIMIT_DATA, (most_data, most_data))
+        self._half_data = most_data - memory_bytes // 2
         self._as_it_was = _state()
         self._held = [_Held(names, [*names.values()]) for names in USED]
         self._held.append(_Held(sys.modules, []))  # to touch a module would copy it
@@ -226,14 +222,15 @@ class Player:
             return await self._environment.reset(Question.model_validate_json(request["question"]), **limits)
         assert self._environment
         if what == "method":
-            return await self._call({tool.name: tool for tool in self._environment.tools()}, request, limits)
+            return await self._call(self._environment.tools(), request, limits)
         if what == "reward":
             return await self._environment.reward(**limits)
         return await self._environment.close(**limits)
 
-    async def _call(self, tools: dict[str, Tool], request: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+    async def _call(self, tools: Iterable[Tool], request: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
         context = EpisodeContext(n_turns=request["n_turns"], **limits)
-        text = await tools[request["name"]].invoke(context, request["raw"])
+        tool = next(tool for tool in tools if tool.name == request["name"])
+        text = await tool.invoke(context, request["raw"])
         return {"text": text, "outcome": context.tool_calls[-1].outcome}
 
     async def _episode(self, request: dict[str, Any]) -> Given | None:

@@ -16,6 +16,7 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any, Protocol
 
 from agents import FunctionTool, RunContextWrapper
@@ -183,22 +184,11 @@ def _environment(source: str, cls: type) -> EnvironmentClass:
     }
     if not methods:
         raise UserError(f"agent.tools: {source!r}: {cls.__name__} has reset, but no other public method to be a tool")
-    schemas = {name: _schema(source, _without_self(method), name=name) for name, method in methods.items()}
+    # Bound to anything, so that `self` is no parameter of the schema.
+    schemas = {name: _schema(source, MethodType(method, cls), name=name) for name, method in methods.items()}
     for name in schemas:
         _check_name(source, name)
     return EnvironmentClass(f"{source}:{cls.__name__}" if ":" not in source else source, cls, schemas)
-
-
-def _without_self(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method as its instance shows it, so that `self` is no parameter of the schema."""
-
-    @functools.wraps(method)
-    def shown(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
-
-    signature = inspect.signature(method)
-    shown.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # type: ignore[attr-defined]
-    return shown
 
 
 def class_of(source: str) -> str:

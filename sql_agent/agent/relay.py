@@ -20,6 +20,7 @@ import secrets
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import openai
@@ -56,10 +57,11 @@ class Session:
     stop: StopReason | None = None
     fault: Fault | None = None
     token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
-    codec: MessageCodec = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.codec = MessageCodec(self.llm.marks)
+    @cached_property
+    def codec(self) -> MessageCodec:
+        """What was said in it."""
+        return MessageCodec(self.llm.marks)
 
     def rewarded(self, value: Any) -> None:
         """Note what the agent says that it earned; what is no number from 0 to 1 is its fault."""
