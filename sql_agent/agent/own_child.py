@@ -39,8 +39,8 @@ from foundation.errors import UserError
 from foundation.forks import Forks, receive_frame, send_frame
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.own_function import EpisodeFunction, Given, load_episode, played
-from sql_agent.agent.own_tools import EnvironmentClass, LocalEnvironment, checked_result, load, tools_of
-from sql_agent.agent.tool import EpisodeContext, Tool, said_by
+from sql_agent.agent.own_tools import checked_result, load
+from sql_agent.agent.tool import Environment, EpisodeContext, Kind, Tool, said_by
 from sql_agent.errors import EpisodeFault, Fault, ToolFault
 from sql_agent.records import Question
 
@@ -53,7 +53,7 @@ WAITING = vars(thread)["_worker"].__code__
 LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]
 NAMES = (*globals().values(), builtins, json.decoder, json.encoder)
 USED = [vars(value) for value in NAMES if isinstance(value, ModuleType)]
-Loaded = tuple[list[Tool], list[EnvironmentClass]]
+Loaded = tuple[list[Tool], list[Kind]]
 
 
 class _TimeUp(BaseException):
@@ -178,7 +178,7 @@ def _described(loaded: Loaded) -> dict[str, Any]:
     return {
         "tools": specs(tools),
         "environments": [
-            {"source": kind.source, "rewards": kind.rewards, "tools": specs(tools_of(kind))} for kind in kinds
+            {"source": kind.source, "rewards": kind.rewards, "tools": specs(kind.tools)} for kind in kinds
         ],
     }
 
@@ -190,7 +190,7 @@ class Player:
         self._kinds = [kind for _, kinds in loaded for kind in kinds]
         self._tools = [tool for tools, _ in loaded for tool in tools]
         self._episode_function, self._worker = episode, worker
-        self._environment: LocalEnvironment | None = None
+        self._environment: Environment | None = None
         signal.signal(signal.SIGALRM, _time_up)
         most_data = _data_bytes() + memory_bytes
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -218,7 +218,7 @@ class Player:
         if what == "episode":
             return await self._episode(request)
         if what == "reset":
-            self._environment = LocalEnvironment(self._kinds[request["kind"]], self._worker)
+            self._environment = self._kinds[request["kind"]].begin()
             return await self._environment.reset(Question.model_validate_json(request["question"]), **limits)
         assert self._environment
         if what == "method":

@@ -15,7 +15,6 @@ import functools
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
 from types import MethodType
 from typing import Any, Protocol
 
@@ -32,6 +31,7 @@ from sql_agent.agent.tool import (
     NAME,
     BadArguments,
     EpisodeContext,
+    Kind,
     Tool,
     ToolResult,
     as_text,
@@ -49,20 +49,6 @@ logger = logging.getLogger(__name__)
 NOT_TOOLS = ("reset", "reward", "close")
 
 
-@dataclass(frozen=True)
-class EnvironmentClass:
-    """A class of environments, and the schemas of its methods."""
-
-    source: str
-    make: Callable[[], Any]
-    schemas: dict[str, FuncSchema]
-
-    @property
-    def rewards(self) -> bool:
-        """True when it grades its episodes."""
-        return hasattr(self.make, "reward")
-
-
 class Worker(Protocol):
     """Where tools run."""
 
@@ -77,7 +63,7 @@ def checked_result(value: Any) -> Any:
     return value
 
 
-def load(source: str, worker: Worker) -> tuple[list[Tool], list[EnvironmentClass]]:
+def load(source: str, worker: Worker) -> tuple[list[Tool], list[Kind]]:
     """The tools and environments of a source. Raises UserError."""
     where, _, name = source.partition(":") if not source.endswith(".py") else (source, "", "")
     try:
@@ -98,7 +84,7 @@ def load(source: str, worker: Worker) -> tuple[list[Tool], list[EnvironmentClass
         raise UserError(
             f"agent.tools: {source!r} has no public function, no FunctionTool and no class with a reset method"
         )
-    return tools, [_environment(source, value) for value in classes.values()]
+    return tools, [_environment(source, value, worker) for value in classes.values()]
 
 
 def _members(module: Any) -> dict[str, Any]:
@@ -176,7 +162,7 @@ async def _text(
     return value if type(value) is str else await worker.call(as_text, value, timeout_s=context.timeout_s)
 
 
-def _environment(source: str, cls: type) -> EnvironmentClass:
+def _environment(source: str, cls: type, worker: Worker) -> Kind:
     methods = {
         name: method
         for name, method in inspect.getmembers(cls, inspect.isfunction)
@@ -188,7 +174,9 @@ def _environment(source: str, cls: type) -> EnvironmentClass:
     schemas = {name: _schema(source, MethodType(method, cls), name=name) for name, method in methods.items()}
     for name in schemas:
         _check_name(source, name)
-    return EnvironmentClass(f"{source}:{cls.__name__}" if ":" not in source else source, cls, schemas)
+    name = source if ":" in source else f"{source}:{cls.__name__}"
+    begin = functools.partial(LocalEnvironment, name, cls, schemas, worker)
+    return Kind(name, hasattr(cls, "reward"), _tools_of(schemas, worker), begin)
 
 
 def class_of(source: str) -> str:
@@ -199,13 +187,13 @@ def class_of(source: str) -> str:
 class LocalEnvironment:
     """One episode's instance of an environment. Raises ToolFault where the instance breaks."""
 
-    def __init__(self, kind: EnvironmentClass, worker: Worker) -> None:
-        self._kind, self._worker = kind, worker
+    def __init__(self, source: str, make: Callable[[], Any], schemas: dict[str, FuncSchema], worker: Worker) -> None:
+        self._source, self._make, self._schemas, self._worker = source, make, schemas, worker
         self._instance: Any = None
 
     async def reset(self, question: Question, *, timeout_s: float, max_chars: int) -> str:
         """Make and begin it; what it says beside the question."""
-        self._instance = await self._guard("made", self._kind.make, timeout_s=timeout_s)
+        self._instance = await self._guard("made", self._make, timeout_s=timeout_s)
         observation = await self._guard("reset", self._instance.reset, question, timeout_s=timeout_s)
         if observation is None:
             return ""
@@ -213,7 +201,7 @@ class LocalEnvironment:
 
     def tools(self) -> list[Tool]:
         """The methods that the model can call."""
-        return tools_of(self._kind, self._worker, self._instance)
+        return _tools_of(self._schemas, self._worker, self._instance)
 
     async def reward(self, *, timeout_s: float) -> float | None:
         """What the episode earned in [0, 1]; None where the environment gives no reward."""
@@ -224,8 +212,8 @@ class LocalEnvironment:
         if number is not None and 0 <= number <= 1:
             return number
         raise ToolFault(
-            f"{self._kind.source}: reward() gave {named(value):.100}; it must give a number from 0 to 1",
-            tool=class_of(self._kind.source),
+            f"{self._source}: reward() gave {named(value):.100}; it must give a number from 0 to 1",
+            tool=class_of(self._source),
             reason="reward",
         )
 
@@ -236,7 +224,7 @@ class LocalEnvironment:
                 await self._guard("close", self._instance.close, timeout_s=timeout_s)
 
     async def _guard(self, step: str, function: Callable[..., Any], *args: Any, timeout_s: float) -> Any:
-        source, tool = self._kind.source, class_of(self._kind.source)
+        source, tool = self._source, class_of(self._source)
         try:
             return await self._worker.call(function, *args, timeout_s=timeout_s)
         except ToolFault as fault:
@@ -249,14 +237,14 @@ class LocalEnvironment:
             raise ToolFault(f"{source}: {step} raised {reason}"[:500], tool=tool, reason="raised") from exc
 
 
-def tools_of(kind: EnvironmentClass, worker: Worker | None = None, instance: Any = None) -> list[Tool]:
+def _tools_of(schemas: dict[str, FuncSchema], worker: Worker, instance: Any = None) -> list[Tool]:
     """The methods of `instance` as tools; without one, what the model will be told of them."""
 
     def made(name: str, schema: FuncSchema) -> Tool:
         async def call(context: EpisodeContext, raw: str) -> Any:
-            assert worker, "an environment's tools are called in an episode"
+            assert instance is not None, "an environment's tools are called in an episode"
             return await _call(worker, getattr(instance, name), schema, context, raw)
 
         return recorded(name, schema.description or "", schema.params_json_schema, call)
 
-    return [made(name, schema) for name, schema in kind.schemas.items()]
+    return [made(name, schema) for name, schema in schemas.items()]
