@@ -13,6 +13,7 @@ import math
 import os
 import platform
 import signal
+import struct
 from typing import NamedTuple
 
 from sql_agent.environment.child_side import bound
@@ -46,18 +47,6 @@ CALLS = {
     "x86_64": Calls(0xC000003E, 1, 9, (11, 25, 12, 28, 202, 15, 60, 231)),
     "aarch64": Calls(0xC00000B7, 64, 222, (215, 216, 214, 233, 98, 139, 93, 94)),
 }
-
-
-class Instruction(ctypes.Structure):
-    """struct sock_filter."""
-
-    _fields_ = [("code", ctypes.c_uint16), ("yes", ctypes.c_uint8), ("no", ctypes.c_uint8), ("k", ctypes.c_uint32)]
-
-
-class Program(ctypes.Structure):
-    """struct sock_fprog."""
-
-    _fields_ = [("length", ctypes.c_uint16), ("instructions", ctypes.POINTER(Instruction))]
 
 
 Step = tuple[int, int, int, int]
@@ -95,8 +84,9 @@ def confine(*, cpu_s: float, memory_bytes: int) -> None:
     _limit(cpu_s, memory_bytes)
     _prctl(prctl, PR_SET_NO_NEW_PRIVS, 1)
     steps = filter_steps(calls)
-    program = Program(len(steps), (Instruction * len(steps))(*steps))
-    _prctl(prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program))
+    instructions = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))  # sock_filter
+    program = struct.pack("HP", len(steps), ctypes.addressof(instructions))  # sock_fprog
+    _prctl(prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program)
 
 
 def _limit(cpu_s: float, memory_bytes: int) -> None:
