@@ -35,7 +35,7 @@ from sql_agent.agent.call_ids import PolicyModel
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.long_context import Limits, ShortenedModel
 from sql_agent.agent.own_episode import play_own
-from sql_agent.agent.own_program import check_program
+from sql_agent.agent.own_program import program_of
 from sql_agent.agent.policy_client import PolicyClient, overflow
 from sql_agent.agent.reader import ResultsReader, reader_of, reading
 from sql_agent.agent.relay import Relay
@@ -181,7 +181,8 @@ class EpisodeRunner(AbstractContextManager["EpisodeRunner"]):
         if not self.config.agent.custom_episode:
             databases = self.toolset.databases
             self.prompt_for(databases.any_id if databases else "")
-        check_program(self.config.agent)
+        if self.config.agent.command or self.config.agent.agl_class:
+            program_of(self.config.agent)
         for name in self.config.agents:
             self.of(name).check()
 
