@@ -181,37 +181,31 @@ class Database(AbstractContextManager["Database"]):
         Cancelling it never disturbs another query. Raises DatabaseFault when the database itself failed, and when the
         query waited for more than LONGEST_WAIT limits.
         """
-        statement = self._prepare(sql)
-        if isinstance(statement, QueryResult):
-            return statement
         try:
-            return await asyncio.wrap_future(self._submit(statement, in_full=self.workers.has_room))
+            return await asyncio.wrap_future(self._submit(sql, in_full=self.workers.has_room))
         except _Unfinished:
-            return await asyncio.wrap_future(self._submit(statement, in_full=True))
+            return await asyncio.wrap_future(self._submit(sql, in_full=True))
+        except UnusableSQL as exc:
+            return QueryResult(error=str(exc))
 
     def query_sync(self, sql: object) -> QueryResult:
         """`query` for code without an event loop."""
-        statement = self._prepare(sql)
-        if isinstance(statement, QueryResult):
-            return statement
         try:
-            return self._submit(statement, in_full=self.workers.has_room).result()
+            return self._submit(sql, in_full=self.workers.has_room).result()
         except _Unfinished:
-            return self._submit(statement, in_full=True).result()
+            return self._submit(sql, in_full=True).result()
+        except UnusableSQL as exc:
+            return QueryResult(error=str(exc))
 
-    def _submit(self, sql: str, *, in_full: bool) -> Future[QueryResult]:
-        work = partial(self._run, sql, in_full=in_full, asked_s=time.monotonic())
+    def _submit(self, sql: object, *, in_full: bool) -> Future[QueryResult]:
+        statement = clean_sql(sql)
+        if not is_query(statement):
+            raise UnusableSQL(refusal(self._tables()))
+        work = partial(self._run, statement, in_full=in_full, asked_s=time.monotonic())
         try:
             return self.workers.submit(work, in_full=in_full)
         except RuntimeError as exc:
             raise DatabaseFault(f"database {self.path}: {exc}") from exc
-
-    def _prepare(self, sql: object) -> str | QueryResult:
-        try:
-            statement = clean_sql(sql)
-        except UnusableSQL as exc:
-            return QueryResult(error=str(exc))
-        return statement if is_query(statement) else QueryResult(error=refusal(self._tables()))
 
     def _run(self, sql: str, *, in_full: bool, asked_s: float) -> QueryResult:
         """In a thread of a pool: there are as many threads as workers, so each finds or starts one."""
