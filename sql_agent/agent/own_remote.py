@@ -277,14 +277,12 @@ class RemoteEnvironment:
         self._turn = asyncio.Lock()
 
     async def reset(self, question: Question, *, timeout_s: float, max_chars: int) -> str:
-        """Begin it; what it says beside the question."""
         limits = {"timeout_s": timeout_s, "max_chars": max_chars}
         about = {"do": "reset", "kind": self._number, "question": question.model_dump_json()}
         observation = await self._owner.run(self._ask(about | limits))
         return bounded(ToolResult(observation), max_chars).text
 
     def tools(self) -> list[Tool]:
-        """The methods that the model can call."""
         return [self._tool(tool) for tool in self._tools]
 
     def _tool(self, tool: Tool) -> Tool:
@@ -297,13 +295,11 @@ class RemoteEnvironment:
         return recorded(tool.name, tool.description, tool.parameters, work)
 
     async def reward(self, *, timeout_s: float) -> float | None:
-        """What the episode earned in [0, 1]; None where the environment gives no reward."""
         if not self._rewards:
             return None
         return await self._owner.run(self._ask({"do": "reward", "timeout_s": timeout_s}))
 
     async def close(self, *, timeout_s: float) -> None:
-        """Let it go, also after a fault."""
         if self._process:
             await self._owner.run(self._end(self._process, timeout_s))
 

@@ -200,11 +200,9 @@ class LocalEnvironment:
         return bounded(ToolResult(await self._guard("reset", str, observation, timeout_s=timeout_s)), max_chars).text
 
     def tools(self) -> list[Tool]:
-        """The methods that the model can call."""
         return _tools_of(self._schemas, self._worker, self._instance)
 
     async def reward(self, *, timeout_s: float) -> float | None:
-        """What the episode earned in [0, 1]; None where the environment gives no reward."""
         if not hasattr(self._instance, "reward"):
             return None
         value = await self._guard("reward", self._instance.reward, timeout_s=timeout_s)
@@ -218,7 +216,6 @@ class LocalEnvironment:
         )
 
     async def close(self, *, timeout_s: float) -> None:
-        """Let it go, also after a fault."""
         if hasattr(self._instance, "close"):
             with contextlib.suppress(ToolFault):
                 await self._guard("close", self._instance.close, timeout_s=timeout_s)

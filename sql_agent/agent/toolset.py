@@ -168,16 +168,10 @@ class Toolset:
             return self._offered
 
     @property
-    def has_environments(self) -> bool:
-        """True when environments are begun with each question, which may tell more than it. Raises UserError."""
+    def kinds(self) -> list[Kind]:
+        """The environments that are begun with each question, which may tell more than it. Raises UserError."""
         with self._loading:
-            return bool(self._kinds)
-
-    @property
-    def gives_rewards(self) -> bool:
-        """True when an environment grades its episodes. Raises UserError."""
-        with self._loading:
-            return any(kind.rewards for kind in self._kinds)
+            return self._kinds
 
     def check(self) -> None:
         """Raise UserError for tools that cannot be used, DatabaseFault for a database that does not answer."""

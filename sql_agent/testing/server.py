@@ -135,7 +135,8 @@ class FakeServer(ThreadingHTTPServer):
     request_queue_size = 256
 
     def __init__(self, handler: Handler, *, port: int, keep_alive: bool, tls: ssl.SSLContext | None) -> None:
-        super().__init__(("127.0.0.1", port), _KeepAliveHandler if keep_alive else _RequestHandler)
+        super().__init__(("127.0.0.1", port), _RequestHandler)
+        self.protocol_version = "HTTP/1.1" if keep_alive else "HTTP/1.0"
         if tls:
             self.socket = tls.wrap_socket(self.socket, server_side=True)
         self.base_url = f"http{'s' if tls else ''}://127.0.0.1:{self.server_port}/v1"
@@ -156,6 +157,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
+        self.protocol_version = self.server.protocol_version
         with self.server.lock:
             self.server.n_connections += 1
 
@@ -218,7 +220,3 @@ class _RequestHandler(BaseHTTPRequestHandler):
                 return
             self.wfile.write(data[start : start + size])
             self.wfile.flush()
-
-
-class _KeepAliveHandler(_RequestHandler):
-    protocol_version = "HTTP/1.1"

@@ -108,7 +108,7 @@ def _system(runner: EpisodeRunner, db_id: str) -> list[Message]:
             f"{agent.custom_episode}: what such an agent is told stands nowhere in its rollouts. "
             "Write its conversations as rows with messages, and give that file"
         )
-    if runner.toolset.has_environments:
+    if runner.toolset.kinds:
         raise UserError(
             f"agent.tools = {agent.tools} has environments, which tell the model more than the question; rollouts "
             "do not hold it. Write the conversations as rows with messages, and give that file"

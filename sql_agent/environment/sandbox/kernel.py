@@ -81,19 +81,15 @@ def confine(*, cpu_s: float, memory_bytes: int) -> None:
     os.closerange(OUTPUT + 1, MOST_DESCRIPTORS)
     os.close(0)
     os.environ.clear()
-    _limit(cpu_s, memory_bytes)
+    bound(memory_bytes, CPU=math.ceil(cpu_s) + 1, NOFILE=0)
+    # The timer's signal ends a process by default, also inside one long C call.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, cpu_s)
     _prctl(prctl, PR_SET_NO_NEW_PRIVS, 1)
     steps = filter_steps(calls)
     instructions = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))  # sock_filter
     program = struct.pack("HP", len(steps), ctypes.addressof(instructions))  # sock_fprog
     _prctl(prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program)
-
-
-def _limit(cpu_s: float, memory_bytes: int) -> None:
-    """Processor time as the timer's signal, whose default action ends a process also inside one long C call."""
-    bound(memory_bytes, CPU=math.ceil(cpu_s) + 1, NOFILE=0)
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_PROF, cpu_s)
 
 
 def _prctl(prctl: ctypes._NamedFuncPointer, option: int, *values: object) -> None:
