@@ -218,8 +218,8 @@ class Player:
         if what == "episode":
             return await self._episode(request)
         if what == "reset":
-            self._environment = self._kinds[request["kind"]].begin()
-            return await self._environment.reset(Question.model_validate_json(request["question"]), **limits)
+            self._environment = environment = self._kinds[request["kind"]].begin()
+            return await environment.reset(Question.model_validate_json(request["question"]), **limits)
         assert self._environment
         if what == "method":
             return await self._call(self._environment.tools(), request, limits)

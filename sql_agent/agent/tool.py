@@ -119,9 +119,11 @@ class Environment(Protocol):
 
     async def reset(self, question: Question, *, timeout_s: float, max_chars: int) -> str:
         """Begin it; what it says beside the question, cut."""
+        ...
 
     def tools(self) -> list[Tool]:
         """The methods that the model can call."""
+        ...
 
     async def reward(self, *, timeout_s: float) -> float | None:
         """What the episode earned in [0, 1]; None where the environment gives no reward."""

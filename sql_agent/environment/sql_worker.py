@@ -351,10 +351,8 @@ class Guard:
                 continue
             primary = _names(self._real, "SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", parent)
             targets = [to for _, to in pairs if to] or primary
-            columns, parent_columns = (
-                self._spelled(table, [column for column, _ in pairs]),
-                self._spelled(parent, targets),
-            )
+            columns = self._spelled(table, [column for column, _ in pairs])
+            parent_columns = self._spelled(parent, targets)
             if len(columns) == len(parent_columns) == len(pairs):
                 yield columns, parent, parent_columns
 
