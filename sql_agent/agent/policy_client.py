@@ -106,8 +106,6 @@ class PolicyClient(EndpointClient):
 
 def overflow(exc: Exception) -> StopReason:
     """The policy's end of a request that is refused for its length. Raises LLMFault for whatever else failed."""
-    if isinstance(exc.__cause__, LLMFault):  # from a hook above, which the client takes for a lost connection
-        raise exc.__cause__ from None
     # What fails amid a stream has no status.
     if getattr(exc, "status_code", 400) == 400 and is_overflow(str(exc)):
         return "context_overflow"

@@ -177,6 +177,9 @@ class Relay:
         try:
             async with EndpointClient(replace(session.llm, base_url=base), timeout_s=session.timeout_s) as client:
                 answer: Any = await client.post("/chat/completions", body=payload, cast_to=object)
+        except LLMFault as fault:  # of an answer that is no completion
+            session.fault = fault
+            return refusal(502, str(fault))
         except openai.OpenAIError as exc:
             return _refused(session, exc)
         session.context.n_untrained_calls += not trained

@@ -311,7 +311,7 @@ def test_a_program_that_swallows_an_outage_earns_no_number(play: Play) -> None:
     except Exception:
         reply = {{"choices": [{{"message": {{"content": "5"}}}}]}}"""
     assert asks in PROGRAM
-    with pytest.raises(LLMFault, match="answered 500"):
+    with pytest.raises(LLMFault, match="Error code: 500"):
         play(in_turn(error_reply(500, "boom")), PROGRAM.replace(asks, swallows), agent=COMMAND)
 
 
