@@ -103,6 +103,5 @@ async def played(
 
 
 def result_of(given: Given) -> str | Episode:
-    """The answer, or the Episode."""
     text, is_whole = given
     return Episode.model_validate_json(text) if is_whole else text

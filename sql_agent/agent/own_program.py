@@ -161,7 +161,6 @@ class _Kept:
 
     @property
     def text(self) -> str:
-        """What was kept."""
         left_out = self._n - len(self._head) - len(self._tail)
         middle = f"\n… {left_out} bytes left out …\n".encode() if left_out else b""
         return (bytes(self._head) + middle + bytes(self._tail)).decode("utf-8", "replace")

@@ -100,6 +100,7 @@ def _members(module: Any) -> dict[str, Any]:
 
 
 def _schema(source: str, function: Callable[..., Any], *, name: str) -> FuncSchema:
+    _check_name(source, name)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise UserError(f"agent.tools: {source!r}: {name} is a generator, which gives no result; return a list or text")
     hints = inspect.signature(function).parameters.values()
@@ -126,18 +127,13 @@ def _tool(source: str, value: Any, worker: Worker) -> Tool:
         async def call_given(context: EpisodeContext, raw: str) -> Any:
             parse_object(raw)
             call = ToolContext(context=context, tool_name=value.name, tool_call_id="", tool_arguments=raw)
-            return await _text(worker, context, _invoked, value, call, raw)
+            return await _text(worker, context, value.on_invoke_tool, call, raw)
 
         return recorded(value.name, value.description or "", value.params_json_schema, call_given)
     name = getattr(value, "__name__", source.rpartition(":")[2])
     schema = _schema(source, value, name=name)
-    _check_name(source, name)
     call = functools.partial(_call, worker, value, schema)
     return recorded(name, schema.description or "", schema.params_json_schema, call)
-
-
-async def _invoked(tool: FunctionTool, call: ToolContext[Any], raw: str) -> Any:
-    return await tool.on_invoke_tool(call, raw)
 
 
 async def _call(
@@ -172,8 +168,6 @@ def _environment(source: str, cls: type, worker: Worker) -> Kind:
         raise UserError(f"agent.tools: {source!r}: {cls.__name__} has reset, but no other public method to be a tool")
     # Bound to anything, so that `self` is no parameter of the schema.
     schemas = {name: _schema(source, MethodType(method, cls), name=name) for name, method in methods.items()}
-    for name in schemas:
-        _check_name(source, name)
     name = source if ":" in source else f"{source}:{cls.__name__}"
     begin = functools.partial(LocalEnvironment, name, cls, schemas, worker)
     return Kind(name, hasattr(cls, "reward"), _tools_of(schemas, worker), begin)

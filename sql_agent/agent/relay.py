@@ -60,7 +60,6 @@ class Session:
 
     @cached_property
     def codec(self) -> MessageCodec:
-        """What was said in it."""
         return MessageCodec(self.llm.marks)
 
     def rewarded(self, value: Any) -> None:
@@ -107,7 +106,6 @@ class Relay:
         self._sessions.pop(session.token, None)
 
     def close(self) -> None:
-        """Stop listening."""
         self._worker.submit(self._stop()).result(10)
         if self._owns_worker:
             self._worker.close()

@@ -36,7 +36,6 @@ def requests() -> Iterator[Any]:
 
 
 def answer(reply: Any) -> None:
-    """Send it."""
     sys.stdout.buffer.write(json.dumps(reply, ensure_ascii=False).encode() + b"\n")
     sys.stdout.buffer.flush()
 

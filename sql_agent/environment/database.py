@@ -89,8 +89,6 @@ class Workers:
     def _reopen_after_fork(self) -> None:
         """New threads and workers after a fork, where neither are ours."""
         if self._pid != os.getpid():
-            for worker in self.idle:
-                worker.child.kill()
             self._open()
 
     def close(self) -> None:

@@ -33,7 +33,6 @@ class Databases(AbstractContextManager["Databases"]):
         self.close()
 
     def close(self) -> None:
-        """End the workers of all."""
         self.workers.close()
 
     def of(self, db_id: str) -> Database:

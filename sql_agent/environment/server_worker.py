@@ -45,7 +45,6 @@ POWERFUL = f"""SELECT rolname FROM pg_catalog.pg_roles WHERE pg_has_role(current
 READER = "make a role that has SELECT on these tables and nothing more, and name it in the URL"
 CONNECT_S = 10
 LOOK = "is the server up, and are address, user and password (DATABASE_PASSWORD) right?"
-EXTRAS = {"duckdb": "duckdb", "postgres": "postgres", "mysql": "mysql"}
 
 
 class Duck:
@@ -359,7 +358,7 @@ def opened(settings: Settings) -> Guard:
     try:
         guard = Guard(settings)
     except ImportError as exc:
-        raise Unusable(f"needs a package more ({exc}): pip install 'agentgrpo[{EXTRAS[settings['dialect']]}]'") from exc
+        raise Unusable(f"needs a package more ({exc}): pip install 'agentgrpo[{settings['dialect']}]'") from exc
     threading.stack_size(1 << 18)
     bound(settings["max_memory_bytes"], NOFILE=32)
     return guard
