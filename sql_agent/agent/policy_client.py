@@ -106,6 +106,8 @@ class PolicyClient(EndpointClient):
 
 def overflow(exc: Exception) -> StopReason:
     """The policy's end of a request that is refused for its length. Raises LLMFault for whatever else failed."""
+    if isinstance(exc, LLMFault):
+        raise exc
     # What fails amid a stream has no status.
     if getattr(exc, "status_code", 400) == 400 and is_overflow(str(exc)):
         return "context_overflow"

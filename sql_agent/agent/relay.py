@@ -76,18 +76,16 @@ class Relay:
     def __init__(self, loop: LoopThread | None = None) -> None:
         self._worker, self._owns_worker = loop or LoopThread("relay"), loop is None
         self._sessions: dict[str, Session] = {}
-        self._runner: web.AppRunner | None = None
-        self._port = int(self._worker.submit(self._start()).result(30))
+        self._runner, self._port = self._worker.submit(self._started()).result(30)
 
-    async def _start(self) -> int:
+    async def _started(self) -> tuple[web.AppRunner, int]:
         app = application()
         for prefix in ("/{token}", "/{token}/agent/{agent}", AGL_MODEL):
             app.router.add_post(prefix + "/v1/chat/completions", self._complete)
             app.router.add_get(prefix + "/v1/models", self._models)
         app.router.add_post("/{token}/tools/{name}", self._tool)
         app.router.add_post(AGL_EVENTS, self._event)
-        self._runner, port = await listening(app, handler_cancellation=True)
-        return port
+        return await listening(app, handler_cancellation=True)
 
     def open(self, session: Session) -> str:
         """Begin a session; the address of its agent, ending in /v1."""
@@ -106,13 +104,9 @@ class Relay:
         self._sessions.pop(session.token, None)
 
     def close(self) -> None:
-        self._worker.submit(self._stop()).result(10)
+        self._worker.submit(self._runner.cleanup()).result(10)
         if self._owns_worker:
             self._worker.close()
-
-    async def _stop(self) -> None:
-        if self._runner:
-            await self._runner.cleanup()
 
     def _session(self, request: web.Request) -> Session:
         if session := self._sessions.get(request.match_info["token"]):
@@ -169,29 +163,36 @@ class Relay:
         session.n_begun += 1
         agent = request.match_info.get("agent", "")
         trained = not session.match or re.fullmatch(session.match, agent) is not None
-        base = session.llm.base_url if trained else session.llm.untrained_url or session.llm.base_url
-        streams, usage = payload.pop("stream", False), payload.pop("stream_options", None) is not None
-        started = time.time()
-        try:
-            async with EndpointClient(replace(session.llm, base_url=base), timeout_s=session.timeout_s) as client:
-                answer: Any = await client.post("/chat/completions", body=payload, cast_to=object)
-        except LLMFault as fault:  # of an answer that is no completion
-            session.fault = fault
-            return refusal(502, str(fault))
-        except openai.OpenAIError as exc:
-            return _refused(session, exc)
-        session.context.n_untrained_calls += not trained
-        _note(session.context, messages, answer, started=started)
-        answer["choices"] = [
-            {"index": n, **choice, "message": session.codec.for_agent(choice["message"])}
-            for n, choice in enumerate(answer["choices"])
-        ]
-        if streams:
-            return web.Response(body=as_stream(answer, usage=usage), content_type="text/event-stream")
-        return web.json_response(answer)
+        return await _answer(session, messages, payload, trained=trained)
 
 
-def _refused(session: Session, exc: openai.OpenAIError) -> web.Response:
+async def _answer(session: Session, messages: list[Any], payload: dict[str, Any], *, trained: bool) -> web.Response:
+    """Ask the endpoint, and write down what came of it."""
+    base = session.llm.base_url if trained else session.llm.untrained_url or session.llm.base_url
+    streams, usage = payload.pop("stream", False), payload.pop("stream_options", None) is not None
+    started = time.time()
+    try:
+        async with EndpointClient(replace(session.llm, base_url=base), timeout_s=session.timeout_s) as client:
+            answer: Any = await client.post("/chat/completions", body=payload, cast_to=object)
+    except (openai.OpenAIError, LLMFault) as exc:
+        return _refused(session, exc)
+    session.context.n_untrained_calls += not trained
+    _note(session.context, messages, answer, started=started)
+    shown = _for_agent(session, answer)
+    if streams:
+        return web.Response(body=as_stream(shown, usage=usage), content_type="text/event-stream")
+    return web.json_response(shown)
+
+
+def _for_agent(session: Session, answer: dict[str, Any]) -> dict[str, Any]:
+    choices = [
+        {"index": n, **choice, "message": session.codec.for_agent(choice["message"])}
+        for n, choice in enumerate(answer["choices"])
+    ]
+    return {**answer, "choices": choices}
+
+
+def _refused(session: Session, exc: openai.OpenAIError | LLMFault) -> web.Response:
     """The endpoint's error as its agent gets it; what it means stands in the session."""
     try:
         session.stop = overflow(exc)
