@@ -42,7 +42,7 @@ from sql_agent.agent.relay import Relay
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import EpisodeContext, Tool, is_repeated_call, with_real_arguments
 from sql_agent.agent.toolset import EpisodeTools, Toolset
-from sql_agent.agent.transcript import assistant_message, tool_message
+from sql_agent.agent.transcript import assistant_message
 from sql_agent.config import TITLES, AgentConfig, AgentTree, agent_config, prompt_file
 from sql_agent.environment.databases import Databases
 from sql_agent.records import Episode, Played, Question, StopReason
@@ -78,7 +78,8 @@ class EpisodeHooks(RunHooks[EpisodeContext]):
         episode.messages.append(assistant_message(response.output))
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
-        context.context.messages.append(tool_message(context.tool_call_id, result))
+        answer = {"role": "tool", "tool_call_id": context.tool_call_id, "content": writable(str(result))}
+        context.context.messages.append(answer)
 
 
 def _trim_before_calls(items: list[Any]) -> None:

@@ -2,10 +2,8 @@
 
 Guarantees: `host` says what the sources hold, or what is wrong with them, and then forks; each `play` runs one call or
 episode at a time, in its main thread, within the limits of time and memory; a tool's text is cut before it is sent.
-After each it says whether the process is as it was: directory, environment, signals, timers, limits, rights, cores and
-priority, children, threads and tasks at work, standard streams, open files, locale, interpreter, memory, and what the
-modules that this one uses hold. Not covered: what a call changed within others, which stays. Speaks frames of
-foundation/forks.py with own_remote.py.
+After each it says whether the process is as it was, what the modules that this one uses hold included. Not covered:
+what a call changed within others, which stays. Speaks frames of foundation/forks.py with own_remote.py.
 """
 
 from __future__ import annotations
