@@ -33,6 +33,7 @@ from foundation.errors import UserError
 from foundation.net import is_loopback
 from sql_agent.agent import mcp_pipe
 from sql_agent.config.mcp import McpConfig
+from sql_agent.environment.child_side import arguments
 from sql_agent.errors import ToolFault
 
 logger = logging.getLogger(__name__)
@@ -236,7 +237,7 @@ def program_of(config: McpConfig, name: str) -> str:
 
 
 def _program(config: McpConfig, name: str) -> StdioServerParameters:
-    launch = ["-I", "-S", mcp_pipe.__file__, str(os.getpid()), program_of(config, name), *config.args]
+    launch = arguments(mcp_pipe.__name__, str(os.getpid()), program_of(config, name), *config.args)
     return StdioServerParameters(command=sys.executable, args=launch, env=environment_of(config, name))
 
 

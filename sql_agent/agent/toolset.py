@@ -29,7 +29,6 @@ from sql_agent.agent.sql_tool import sql_tool
 from sql_agent.agent.tool import Environment, Kind, Tool
 from sql_agent.config import AgentTree, agents_of, database_place
 from sql_agent.data.dataset import fingerprint
-from sql_agent.environment.database import Database
 from sql_agent.environment.databases import Databases
 from sql_agent.environment.sandbox.pool import Sandbox
 from sql_agent.errors import DatabaseFault, ToolFault
@@ -121,7 +120,9 @@ class Toolset:
         database = self.databases.of(db_id) if self.databases else None
         for source in self._config.agent.tools:
             if database and source == SQL:
-                tools.append(self._sql_tool(database))
+                max_chars = self.max_chars(self._config.database.max_chars)
+                description = self._config.agent.tool_description
+                tools.append(sql_tool(database, description=description, max_chars=max_chars))
             elif database and source == SCHEMA:
                 tools += schema_tools(database)
             elif self._sandbox and source == PYTHON:
@@ -129,11 +130,6 @@ class Toolset:
             else:
                 tools += next(by_source)[0]
         return tools
-
-    def _sql_tool(self, database: Database) -> Tool:
-        config = self._config
-        max_chars = self.max_chars(config.database.max_chars)
-        return sql_tool(database, description=config.agent.tool_description, max_chars=max_chars)
 
     @property
     def _kinds(self) -> list[Kind]:
