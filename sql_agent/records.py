@@ -310,7 +310,6 @@ class TrialRecord(RolloutRecord):
 
     @property
     def key(self) -> TrialKey:
-        """The key of its trial."""
         return self.model, self.split, self.decoding, self.question_id, self.sample
 
 

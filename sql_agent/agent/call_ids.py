@@ -6,21 +6,18 @@ a conversation for the model's mistake, and the episode would end.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import Any
 
-from agents import ModelResponse, OpenAIChatCompletionsModel
-from openai.types.responses import ResponseFunctionToolCall
+from agents import OpenAIChatCompletionsModel
 
 
-def told_apart(answer: Iterable[Any], history: str | list[Any]) -> None:
-    """Rename the calls of an answer that have an id of an earlier one, or none."""
-    seen = {item.get("call_id") for item in history if isinstance(item, dict)} if isinstance(history, list) else set()
-    for item in answer:
-        if isinstance(item, ResponseFunctionToolCall):
-            if not item.call_id or item.call_id in seen:
-                item.call_id = f"{item.call_id or 'call'}.{len(seen)}"
-            seen.add(item.call_id)
+def tell_apart(calls: Iterable[Any], ids: set[str]) -> None:
+    """Rename the calls that have one of these ids, or none; `ids` holds theirs too from then on."""
+    for call in calls:
+        if not call.id or call.id in ids:
+            call.id = f"{call.id or 'call'}.{len(ids)}"
+        ids.add(call.id)
 
 
 def logprob_of(completion: Any) -> float | None:
@@ -29,54 +26,35 @@ def logprob_of(completion: Any) -> float | None:
     return sum(token.logprob for token in tokens) if tokens else None
 
 
-def sum_told(logprobs: Sequence[float | None]) -> float | None:
-    """The log-probability of all calls together; None where one of them, or every one, was not told."""
-    known = [logprob for logprob in logprobs if logprob is not None]
-    return sum(known) if known and len(known) == len(logprobs) else None
-
-
 class PolicyModel(OpenAIChatCompletionsModel):
-    """See the module. `logprobs` gets the log-probability of each answer."""
+    """See the module. `logprobs` gets the log-probability of each answer, which openai-agents drops."""
 
     def __init__(self, *args: Any, logprobs: list[float | None] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._logprobs = logprobs
+        self._logprobs = [] if logprobs is None else logprobs
 
-    async def _fetch_response(self, *args: Any, **kwargs: Any) -> Any:
-        """openai-agents' own step from request to completion, which drops the log-probabilities."""
-        fetched = await super()._fetch_response(*args, **kwargs)
-        if self._logprobs is None:
-            return fetched
+    async def _fetch_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
+        """openai-agents' own step from request to completion."""
+        fetched = await super()._fetch_response(system_instructions, input, *args, **kwargs)
+        ids = {item["call_id"] for item in input if isinstance(item, dict) and "call_id" in item}
         if isinstance(fetched, tuple):
             response, stream = fetched
-            return response, self._summed(stream)
+            return response, self._read(stream, ids)
+        tell_apart(fetched.choices[0].message.tool_calls or [], ids)
         self._logprobs.append(logprob_of(fetched))
         return fetched
 
-    async def _summed(self, stream: AsyncIterable[Any]) -> AsyncIterator[Any]:
+    async def _read(self, stream: AsyncIterable[Any], ids: set[str]) -> AsyncIterator[Any]:
         """The events of a stream; behind its last one its log-probability is known."""
-        per_token: list[float | None] = []
+        per_chunk: list[float] = []
+        begun: dict[int, Any] = {}
         async for chunk in stream:
-            if chunk.choices and getattr(chunk.choices[0].logprobs, "content", None):
-                per_token.append(logprob_of(chunk))
+            if chunk.choices and (logprob := logprob_of(chunk)) is not None:
+                per_chunk.append(logprob)
+            for part in (chunk.choices[0].delta.tool_calls if chunk.choices else None) or []:
+                if part.index not in begun:
+                    tell_apart([part], ids)
+                    begun[part.index] = part.id
+                part.id = begun[part.index]
             yield chunk
-        if self._logprobs is not None:
-            self._logprobs.append(sum_told(per_token))
-
-    async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> ModelResponse:
-        response = await super().get_response(system_instructions, input, *args, **kwargs)
-        told_apart(response.output, input)
-        return response
-
-    async def stream_response(
-        self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        """Its events; each whole call, and the answer at the end, has the new id."""
-        before: list[Any] = list(input) if isinstance(input, list) else []
-        async for event in super().stream_response(system_instructions, input, *args, **kwargs):
-            if event.type == "response.output_item.done":
-                told_apart([event.item], before)
-                before.append({"call_id": getattr(event.item, "call_id", None)})
-            elif event.type == "response.completed":
-                told_apart(event.response.output, input)
-            yield event
+        self._logprobs.append(sum(per_chunk) if per_chunk else None)

@@ -14,17 +14,16 @@ from typing import Any
 
 import httpx2
 import openai
-from agents import MaxTurnsExceeded, ModelBehaviorError, ModelSettings, RunConfig, Runner
-from agents import UserError as AgentsUserError
+from agents import ModelSettings, RunConfig, Runner
 
 from foundation.errors import AgentGRPOError
 from foundation.marks import Showing
 from sql_agent.agent.call_ids import PolicyModel
-from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
-from sql_agent.agent.episode import EpisodeHooks, EpisodeRunner, EpisodeStopped, PolicyClient, build_agent
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.episode import ENDINGS, EpisodeHooks, EpisodeRunner, build_agent, stop_reason_of
+from sql_agent.agent.policy_client import PolicyClient
 from sql_agent.agent.tool import EpisodeContext, with_real_arguments
 from sql_agent.agent.toolset import EpisodeTools
-from sql_agent.errors import LLMFault
 from sql_agent.records import Question
 
 # What happens, as it happens: "text" (a piece of the answer), "thought", "call" (name and arguments) or "result".
@@ -88,24 +87,16 @@ class Conversation:
         """The history with the answer. What fails is raised in this project's terms."""
         try:
             return await self._stream(messages, context, client, tell)
-        except MaxTurnsExceeded as exc:
+        except (*ENDINGS, httpx2.HTTPError, ValueError) as exc:  # ValueError: an event that is no JSON
             limit = self._runner.config.agent.max_turns
-            raise Stopped(
-                f"no answer after agent.max_turns = {limit} model calls; --set agent.max_turns={2 * limit}"
-            ) from exc
-        except EpisodeStopped as exc:
-            raise Stopped(f"the same call {context.repeat_limit} times (agent.repeat_limit); say it otherwise") from exc
-        except ModelBehaviorError as exc:
-            raise Stopped(f"the model's answer cannot be used ({exc}); say it otherwise") from exc
-        except AgentsUserError as exc:
-            # openai-agents wraps what a tool raises; the tool left the original in the context.
-            raise context.fault or exc from exc
-        except (openai.OpenAIError, httpx2.HTTPError, ValueError) as exc:  # ValueError: an event that is no JSON
-            if isinstance(exc.__cause__, LLMFault):  # from require_stream
-                raise exc.__cause__ from None
-            if is_overflow(str(exc)):
-                raise Stopped("the conversation is longer than the model can read; /reset begins a new one") from exc
-            raise LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}") from exc
+            texts = {
+                "max_turns": f"no answer after agent.max_turns = {limit} model calls; "
+                f"--set agent.max_turns={2 * limit}",
+                "repeated_call": f"the same call {context.repeat_limit} times (agent.repeat_limit); say it otherwise",
+                "invalid_tool_call": f"the model's answer cannot be used ({exc}); say it otherwise",
+                "context_overflow": "the conversation is longer than the model can read; /reset begins a new one",
+            }
+            raise Stopped(texts[stop_reason_of(exc, context)]) from exc
 
     async def _stream(
         self, messages: list[Any], context: EpisodeContext, client: openai.AsyncOpenAI, tell: Tell

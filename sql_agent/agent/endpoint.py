@@ -16,8 +16,6 @@ OVERFLOW_MARKS = (
     "max_tokens must be at least 1",
     "longer than the",
 )
-# Before another try of a connection that could not be made; these are httpx's own.
-CONNECT_PAUSES_S = (0.0, 0.5, 1.0, 2.0)
 # A thought of nothing. Qwen3's template leaves out an empty one, though the prompt of the call showed it.
 NO_THOUGHT = "\n"
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import httpx2
 import openai
 from agents import (
     Agent,
@@ -32,23 +31,21 @@ from agents import UserError as AgentsUserError
 from foundation.background import contained
 from foundation.errors import AgentGRPOError, UserError
 from foundation.files import writable
-from foundation.net import is_loopback
-from sql_agent.agent.call_ids import PolicyModel, sum_told
-from sql_agent.agent.completion_check import require_completion, require_stream
-from sql_agent.agent.endpoint import CONNECT_PAUSES_S, LLMEndpoint, is_overflow
+from sql_agent.agent.call_ids import PolicyModel
+from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.long_context import Limits, ShortenedModel
 from sql_agent.agent.own_episode import play_own
-from sql_agent.agent.own_program import check_program
+from sql_agent.agent.own_program import program_of
+from sql_agent.agent.policy_client import PolicyClient, overflow
 from sql_agent.agent.reader import ResultsReader, reader_of, reading
 from sql_agent.agent.relay import Relay
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import EpisodeContext, Tool, is_repeated_call, with_real_arguments
 from sql_agent.agent.toolset import EpisodeTools, Toolset
-from sql_agent.agent.transcript import assistant_message, tool_message
+from sql_agent.agent.transcript import assistant_message
 from sql_agent.config import TITLES, AgentConfig, AgentTree, agent_config, prompt_file
 from sql_agent.environment.databases import Databases
-from sql_agent.errors import LLMFault
-from sql_agent.records import Episode, Question, StopReason
+from sql_agent.records import Episode, Played, Question, StopReason
 
 set_tracing_disabled(True)
 
@@ -61,6 +58,9 @@ class EpisodeStopped(AgentGRPOError):
     def __init__(self, reason: StopReason) -> None:
         super().__init__(reason)
         self.reason: StopReason = reason
+
+
+ENDINGS = (EpisodeStopped, MaxTurnsExceeded, ModelBehaviorError, AgentsUserError, openai.OpenAIError)
 
 
 class EpisodeHooks(RunHooks[EpisodeContext]):
@@ -78,7 +78,8 @@ class EpisodeHooks(RunHooks[EpisodeContext]):
         episode.messages.append(assistant_message(response.output))
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
-        context.context.messages.append(tool_message(context.tool_call_id, result))
+        answer = {"role": "tool", "tool_call_id": context.tool_call_id, "content": writable(str(result))}
+        context.context.messages.append(answer)
 
 
 def _trim_before_calls(items: list[Any]) -> None:
@@ -112,35 +113,6 @@ def system_prompt_of(config: AgentConfig, databases: Databases | None, db_id: st
         )
     lines = [f"{table}: {', '.join(columns)}" for table, columns in databases.of(db_id).schema().items()]
     return text.replace(SCHEMA_MARK, "\n".join(lines))
-
-
-class PolicyClient(openai.AsyncOpenAI):
-    """An OpenAI client whose completions are sampled as the endpoint says, and sent once.
-
-    On this machine a connection that cannot be made is tried again for 3.5 s: nothing was sent, and a gateway that was
-    killed is there again. Plain http skips loading TLS certificates (20 ms per client).
-    """
-
-    def __init__(self, llm: LLMEndpoint, *, timeout_s: float, streams: bool = False) -> None:
-        here, verify = is_loopback(llm.base_url), not llm.base_url.startswith("http://")
-        http = httpx2.AsyncClient(
-            timeout=timeout_s,
-            trust_env=not here,
-            verify=verify,
-            transport=httpx2.AsyncHTTPTransport(verify=verify, retries=len(CONNECT_PAUSES_S)) if here else None,
-            follow_redirects=True,
-            event_hooks={"response": [require_stream if streams else require_completion]},
-        )
-        super().__init__(
-            base_url=llm.base_url, api_key=llm.api_key or "EMPTY", http_client=http, max_retries=0, timeout=timeout_s
-        )
-        self._llm = llm
-
-    async def _prepare_options(self, options: Any) -> Any:
-        """openai's hook for what subclasses change in a request."""
-        if isinstance(options.json_data, dict) and "messages" in options.json_data:
-            options.json_data = self._llm.request(options.json_data)
-        return options
 
 
 def build_agent(model: Model, *, system_prompt: str, tools: Sequence[Tool]) -> Agent[EpisodeContext]:
@@ -210,7 +182,8 @@ class EpisodeRunner(AbstractContextManager["EpisodeRunner"]):
         if not self.config.agent.custom_episode:
             databases = self.toolset.databases
             self.prompt_for(databases.any_id if databases else "")
-        check_program(self.config.agent)
+        if self.config.agent.command or self.config.agent.agl_class:
+            program_of(self.config.agent)
         for name in self.config.agents:
             self.of(name).check()
 
@@ -249,19 +222,11 @@ class EpisodeRunner(AbstractContextManager["EpisodeRunner"]):
         return Episode(
             question=question,
             final_answer=answer,
-            sql_calls=context.calls,
-            tool_calls=context.tool_calls,
-            n_turns=context.turn,
             stop_reason=reason,
-            n_bad_tool_calls=context.n_bad_tool_calls,
             elapsed_s=round(time.monotonic() - started, 4),
             llm_calls=context.llm_calls,
-            messages=context.messages,
-            timeline=context.timeline,
             environment_reward=reward,
-            n_untrained_calls=context.n_untrained_calls,
-            output=context.output,
-            logprob=sum_told(context.logprobs),
+            **{name: getattr(context, name) for name in Played.model_fields},
         )
 
     async def _play(
@@ -324,24 +289,22 @@ async def _run(
             hooks=EpisodeHooks(),
             run_config=RunConfig(tracing_disabled=True),
         )
-    except MaxTurnsExceeded:
-        return "", "max_turns"
-    except EpisodeStopped as stop:
-        return "", stop.reason
-    except ModelBehaviorError:
-        return "", "invalid_tool_call"
-    except openai.BadRequestError as exc:
-        if is_overflow(str(exc)):
-            return "", "context_overflow"
-        raise LLMFault(f"the model endpoint refused the request: {exc}") from exc
-    except openai.OpenAIError as exc:
-        if isinstance(exc.__cause__, LLMFault):  # from require_completion, which the client takes for a lost connection
-            raise exc.__cause__ from None
-        raise LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}") from exc
-    except AgentsUserError as exc:
-        # openai-agents wraps what a tool raises; the tool left the original in the context.
-        if context.fault is not None:
-            raise context.fault from exc
-        raise
+    except ENDINGS as exc:
+        return "", stop_reason_of(exc, context)
     answer = writable(str(result.final_output or ""))
     return answer, "answered" if answer.strip() else "empty_answer"
+
+
+def stop_reason_of(exc: Exception, context: EpisodeContext) -> StopReason:
+    """Why the policy could not go on, of what openai-agents' loop raised. Raises what broke around it as a Fault."""
+    match exc:
+        case EpisodeStopped():
+            return exc.reason
+        case MaxTurnsExceeded():
+            return "max_turns"
+        case ModelBehaviorError():
+            return "invalid_tool_call"
+        case AgentsUserError():  # openai-agents wraps what a tool raises; the tool left the original in the context
+            raise context.fault or exc from exc
+        case _:
+            return overflow(exc)

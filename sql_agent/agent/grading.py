@@ -31,7 +31,7 @@ def scoring_of(config: AgentTree, *, run: str = "", opened: Callable[[str], Tool
 
 
 def _scoring_of(config: AgentTree, toolset: Toolset, *, run: str) -> ScoringContext:
-    environment = toolset.gives_rewards or bool(config.agent.agl_class)
+    environment = bool(config.agent.agl_class) or any(kind.rewards for kind in toolset.kinds)
     database = config.database if SQL in config.agent.tools else None
     context = build_context(config.reward, database, run=run, environment=environment)
     return replace(context, min_turns=config.agent.min_turns)

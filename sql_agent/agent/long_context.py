@@ -97,7 +97,6 @@ class History:
 
 
 def is_result(item: Item) -> bool:
-    """True for what a tool gave."""
     return item.get("type") == "function_call_output"
 
 
@@ -195,5 +194,4 @@ class ShortenedModel(Model):
 
 
 def chars_of(items: list[Item]) -> int:
-    """Characters of items, as JSON."""
     return sum(len(json.dumps(item, ensure_ascii=False, default=str)) for item in items)

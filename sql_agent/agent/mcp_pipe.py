@@ -1,4 +1,4 @@
-"""`python -I -S mcp_pipe.py PARENT PROGRAM ARGUMENTS...`: an MCP server over stdio, of whose output only messages pass.
+"""`PARENT PROGRAM ARGUMENTS...`: an MCP server over stdio, of whose output only messages pass.
 
 Guarantees, on Linux: it ends with the server, the server with it, and both when the thread of PARENT that started it is
 gone. A server that writes more than MOST_NOISE_BYTES of what is no JSON-RPC since its last message, or a line without
@@ -8,24 +8,22 @@ covered: a flood of messages. Standard library only, to start in 20 ms.
 
 from __future__ import annotations
 
-import ctypes
-import os
 import signal
 import subprocess
 import sys
 from typing import IO
 
+from foundation import supervise
+
 MOST_NOISE_BYTES = 1 << 20
 MOST_LINE_BYTES = 1 << 26
-PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
     """Run the server to its end."""
     parent, command = int(sys.argv[1]), sys.argv[2:]
-    dies_too()
-    if os.getppid() != parent:
-        sys.exit("its parent is gone")
+    supervise.die_with(parent)
+    dies_too = lambda: supervise.prctl(supervise.PR_SET_PDEATHSIG, signal.SIGKILL)  # noqa: E731
     try:
         server = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=dies_too)
     except OSError as exc:
@@ -52,13 +50,3 @@ def passed_on(lines: IO[bytes], to: IO[bytes]) -> str:
         if n_noise > MOST_NOISE_BYTES:
             return f"it wrote {n_noise} bytes to its standard output that are no message of MCP; let it log elsewhere"
     return ""
-
-
-def dies_too() -> None:
-    """The kernel ends this process with the one, or the thread, that started it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    main()

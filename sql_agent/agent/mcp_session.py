@@ -19,7 +19,6 @@ import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.request import getproxies
 
 import anyio
 import httpx2
@@ -34,11 +33,11 @@ from foundation.errors import UserError
 from foundation.net import is_loopback
 from sql_agent.agent import mcp_pipe
 from sql_agent.config.mcp import McpConfig
+from sql_agent.environment.child_side import arguments
 from sql_agent.errors import ToolFault
 
 logger = logging.getLogger(__name__)
 START_S, PING_S, CLOSE_S = 30.0, 5.0, 6.0
-LISTENS_S = 1.0  # how often is looked whether the address of a call still listens
 READ_S = 900.0  # a longer wait ends the whole HTTP session; calls have limits of their own
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 60.0
 KEPT_BYTES = 2000
@@ -113,8 +112,6 @@ class McpSession:
         self._life: _Life | None = None
         self._lives: list[asyncio.Task[None]] = []
         self._n_failures, self._not_before_s, self._why = 0, 0.0, ""
-        # An address that is reached without a proxy: whether anything listens there can be seen.
-        self._is_direct = bool(config.url) and (is_loopback(config.url) or not getproxies())
 
     async def call[Result: BaseModel](self, request: Any, kind: type[Result], *, timeout_s: float) -> Result:
         """What the server answers, asked from any loop. Raises ToolFault, TimeoutError, and MCPError as it sent it."""
@@ -130,9 +127,8 @@ class McpSession:
         life = await self._opened()
         assert life.session
         asking = asyncio.create_task(life.session.send_request(request, kind))
-        watching = [asyncio.create_task(self._closed_port(life))] if self._is_direct else []
         try:
-            await asyncio.wait({asking, life.task, *watching}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({asking, life.task}, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
                 raise await self._lost(life)
             answer = asking.result()
@@ -146,24 +142,8 @@ class McpSession:
             raise
         finally:
             asking.cancel()
-            for task in watching:
-                task.cancel()
         self._n_failures = 0
         return answer
-
-    async def _closed_port(self, life: _Life) -> None:
-        """Returns when nothing listens at the server's address any more, of which an HTTP client is not told."""
-        url = httpx2.URL(self.config.url)
-        while True:
-            await asyncio.sleep(LISTENS_S)
-            try:
-                _, writer = await asyncio.open_connection(url.host, url.port or {"https": 443}.get(url.scheme, 80))
-                writer.close()
-            except ConnectionRefusedError as exc:
-                life.why = f"nothing listens at {url} any more: {exc.strerror}"
-                return
-            except OSError as exc:  # a network that hinders this look is no dead server; the call's own limit holds
-                logger.debug("MCP server %s: %s", self.name, exc)
 
     def wait_for(self, work: Coroutine[Any, Any, Any], *, timeout_s: float) -> Any:
         """What `work`, which asks here, gives; for code without a loop. Raises UserError instead of ToolFault."""
@@ -257,7 +237,7 @@ def program_of(config: McpConfig, name: str) -> str:
 
 
 def _program(config: McpConfig, name: str) -> StdioServerParameters:
-    launch = ["-I", "-S", mcp_pipe.__file__, str(os.getpid()), program_of(config, name), *config.args]
+    launch = arguments(mcp_pipe.__name__, str(os.getpid()), program_of(config, name), *config.args)
     return StdioServerParameters(command=sys.executable, args=launch, env=environment_of(config, name))
 
 

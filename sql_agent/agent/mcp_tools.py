@@ -7,9 +7,11 @@ the session. Not covered: a server that sends gigabytes, which this process woul
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from mcp import MCPError, types
@@ -59,10 +61,14 @@ async def _list(session: McpSession) -> list[types.Tool]:
 
 def _tool(session: McpSession, listed: types.Tool) -> Tool | None:
     """The tool; None, with a warning, for one that cannot be shown to a model. Raises UserError where it was named."""
-    parameters = _bounded({"properties": {}, **listed.input_schema})
-    reason = ""
+    reason, parameters = "", {}
+    with contextlib.suppress(BadArguments):
+        schema = {"properties": {}, **listed.input_schema}
+        parameters = _with_texts(schema, lambda text: cut(writable(text), MAX_DESCRIPTION_CHARS // 4))
     if not NAME.fullmatch(listed.name):
         reason = "a name holds letters, digits, '_' and '-', at most 64"
+    elif not parameters:
+        reason = f"its schema is nested more than {MAX_DEPTH} deep"
     elif len(json.dumps(parameters, ensure_ascii=False)) > MAX_SCHEMA_CHARS:
         reason = f"its schema has more than {MAX_SCHEMA_CHARS} characters"
     if reason and session.config.tools:
@@ -76,7 +82,7 @@ def _tool(session: McpSession, listed: types.Tool) -> Tool | None:
 
 
 async def _call(session: McpSession, name: str, context: EpisodeContext, raw: str) -> str:
-    params = types.CallToolRequestParams(name=name, arguments=_sendable(parse_object(raw)))
+    params = types.CallToolRequestParams(name=name, arguments=_with_texts(parse_object(raw), writable))
     try:
         answer = await session.call(
             types.CallToolRequest(params=params), types.CallToolResult, timeout_s=context.timeout_s
@@ -110,25 +116,14 @@ def _part(part: types.ContentBlock) -> str:
     return f"(resource {resource.uri}, {resource.mime_type}, {len(resource.blob)} characters of base64)"
 
 
-def _bounded(value: Any) -> Any:
-    """A schema with no long text in it."""
-    if isinstance(value, str):
-        return cut(writable(value), MAX_DESCRIPTION_CHARS // 4)
-    if isinstance(value, list):
-        return [_bounded(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _bounded(item) for key, item in value.items()}
-    return value
-
-
-def _sendable(value: Any, depth: int = 0) -> Any:
-    """The arguments as every server can read them: the client's writer ends the session at others."""
+def _with_texts(value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
+    """The JSON value with each text changed. Raises BadArguments for one that the client's writer cannot take."""
     if depth > MAX_DEPTH:
         raise BadArguments(f"the arguments are nested more than {MAX_DEPTH} deep")
     if isinstance(value, str):
-        return writable(value)
+        return change(value)
     if isinstance(value, list):
-        return [_sendable(item, depth + 1) for item in value]
+        return [_with_texts(item, change, depth + 1) for item in value]
     if isinstance(value, dict):
-        return {writable(key): _sendable(item, depth + 1) for key, item in value.items()}
+        return {change(key): _with_texts(item, change, depth + 1) for key, item in value.items()}
     return value

@@ -2,19 +2,17 @@
 
 The policy is shown texts without its control tokens (foundation/marks.py), and copies what it was shown. An agent gets
 what these texts really are, so a file that it reads, has edited and writes keeps them; where it sends the answer back
-as history, the policy sees the very words that it said. Guarantees: a whole answer and a streamed one say the same.
-Covered are content and the arguments of calls, also where a program writes their JSON anew. Not covered: words that an
-agent changed, and arguments of a stream in which the model server writes such a token's characters as escapes.
+as history, the policy sees the very words that it said. Covered are content and the arguments of calls, also where a
+program writes their JSON anew. Not covered: words that an agent changed.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from foundation.marks import Marks, Showing
+from foundation.marks import Marks
 
 Json = dict[str, Any]
 TextChange = Callable[[str], str]
@@ -55,42 +53,6 @@ class MessageCodec:
         return self._raw_texts.get(_key(text), text)
 
 
-class StreamCodec:
-    """The events of one answer as the agent gets them."""
-
-    def __init__(self, marks: Marks) -> None:
-        self._marks = marks
-        self._pieces: defaultdict[Any, Showing] = defaultdict(lambda: Showing(marks))
-
-    def for_agent(self, event: Json) -> Json:
-        """The event, changed in place: what could be the beginning of a token comes with a later one."""
-        for choice in event.get("choices") or []:
-            at = choice.get("index")
-            delta = choice.get("delta") or {}
-            if isinstance(delta.get("content"), str):
-                delta["content"] = self._pieces[at].add(delta["content"])
-            for call in delta.get("tool_calls") or []:
-                function = call.get("function") or {}
-                if isinstance(function.get("arguments"), str):
-                    function["arguments"] = self._arguments((at, call.get("index")), function["arguments"])
-            if choice.get("finish_reason"):
-                choice["delta"] = self._with_rest(at, delta)
-        return event
-
-    def _arguments(self, at: Any, piece: str) -> str:
-        if at not in self._pieces and _is_object(piece):
-            return self._marks.arguments(piece)
-        return self._pieces[at].add(piece)
-
-    def _with_rest(self, at: Any, delta: Json) -> Json:
-        """The last piece of a choice, with what was held back."""
-        rests = {key: rest for key, showing in self._pieces.items() if (rest := showing.end())}
-        if rest := rests.pop(at, ""):
-            delta["content"] = (delta.get("content") or "") + rest
-        calls = [{"index": key[1], "function": {"arguments": rests[key]}} for key in rests if key[0] == at]
-        return {**delta, "tool_calls": [*(delta.get("tool_calls") or []), *calls]} if calls else delta
-
-
 def _changed(message: Mapping[str, Any], text: TextChange, arguments: TextChange) -> Json:
     changed = dict(message)
     if isinstance(changed.get("content"), str):
@@ -106,13 +68,6 @@ def _changed_call(call: Any, arguments: TextChange) -> Any:
     if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), str):
         return call
     return {**call, "function": {**function, "arguments": arguments(function["arguments"])}}
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _key(text: str) -> str:

@@ -2,10 +2,8 @@
 
 Guarantees: `host` says what the sources hold, or what is wrong with them, and then forks; each `play` runs one call or
 episode at a time, in its main thread, within the limits of time and memory; a tool's text is cut before it is sent.
-After each it says whether the process is as it was: directory, environment, signals, timers, limits, rights, cores and
-priority, children, threads and tasks at work, standard streams, open files, locale, interpreter, memory, and what the
-modules that this one uses hold. Not covered: what a call changed within others, which stays. Speaks frames of
-foundation/forks.py with own_remote.py.
+After each it says whether the process is as it was, what the modules that this one uses hold included. Not covered:
+what a call changed within others, which stays. Speaks frames of foundation/forks.py with own_remote.py.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import thread
 from contextlib import contextmanager
 from types import ModuleType
@@ -38,9 +36,9 @@ from foundation.background import named, ordinary
 from foundation.errors import UserError
 from foundation.forks import Forks, receive_frame, send_frame
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.agent.own_function import EpisodeFunction, load_episode, played
-from sql_agent.agent.own_tools import EnvironmentClass, LocalEnvironment, checked_result, load, tools_of
-from sql_agent.agent.tool import EpisodeContext, Tool, said_by
+from sql_agent.agent.own_function import EpisodeFunction, Given, load_episode, played
+from sql_agent.agent.own_tools import checked_result, load
+from sql_agent.agent.tool import Environment, EpisodeContext, Kind, Tool, said_by
 from sql_agent.errors import EpisodeFault, Fault, ToolFault
 from sql_agent.records import Question
 
@@ -53,7 +51,7 @@ WAITING = vars(thread)["_worker"].__code__
 LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]
 NAMES = (*globals().values(), builtins, json.decoder, json.encoder)
 USED = [vars(value) for value in NAMES if isinstance(value, ModuleType)]
-Loaded = tuple[list[Tool], list[EnvironmentClass]]
+Loaded = tuple[list[Tool], list[Kind]]
 
 
 class _TimeUp(BaseException):
@@ -161,8 +159,12 @@ def host(argument: dict[str, Any], line: socket.socket) -> None:
     send_frame(
         line, {"sources": [_described(entry) for entry in loaded], "threads": len(os.listdir("/proc/self/task"))}
     )
-    most = argument["most_processes"]
-    Forks(line, lambda ours: play(loaded, episode, worker, argument["memory_bytes"], ours), most_processes=most).serve()
+
+    def play(ours: socket.socket) -> None:
+        supervise.keep_to_itself()
+        Player(loaded, episode, worker, argument["memory_bytes"]).serve(ours)
+
+    Forks(line, play, most_processes=argument["most_processes"]).serve()
 
 
 def _described(loaded: Loaded) -> dict[str, Any]:
@@ -174,17 +176,9 @@ def _described(loaded: Loaded) -> dict[str, Any]:
     return {
         "tools": specs(tools),
         "environments": [
-            {"source": kind.source, "rewards": kind.rewards, "tools": specs(tools_of(kind))} for kind in kinds
+            {"source": kind.source, "rewards": kind.rewards, "tools": specs(kind.tools)} for kind in kinds
         ],
     }
-
-
-def play(
-    loaded: list[Loaded], episode: EpisodeFunction | None, worker: Alone, memory_bytes: int, line: socket.socket
-) -> None:
-    """Answer requests until the line closes; what a call signals are its own processes."""
-    supervise.keep_to_itself()
-    Player(loaded, episode, worker, memory_bytes).serve(line)
 
 
 class Player:
@@ -192,14 +186,14 @@ class Player:
 
     def __init__(self, loaded: list[Loaded], episode: EpisodeFunction | None, worker: Alone, memory_bytes: int) -> None:
         self._kinds = [kind for _, kinds in loaded for kind in kinds]
-        self._tools = {tool.name: tool for tools, _ in loaded for tool in tools}
+        self._tools = [tool for tools, _ in loaded for tool in tools]
         self._episode_function, self._worker = episode, worker
-        self._environment: LocalEnvironment | None = None
+        self._environment: Environment | None = None
         signal.signal(signal.SIGALRM, _time_up)
-        self._most_data = _data_bytes() + memory_bytes
+        most_data = _data_bytes() + memory_bytes
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_DATA, (self._most_data, self._most_data))
-        self._half_data = self._most_data - memory_bytes // 2
+        resource.setrlimit(resource.RLIMIT_DATA, (most_data, most_data))
+        self._half_data = most_data - memory_bytes // 2
         self._as_it_was = _state()
         self._held = [_Held(names, [*names.values()]) for names in USED]
         self._held.append(_Held(sys.modules, []))  # to touch a module would copy it
@@ -209,36 +203,36 @@ class Player:
         while True:
             request = self._worker.next_frame(line)
             try:
-                answer = drive(self._answer(request))
+                answer = {"value": drive(self._answer(request))}
             except Fault as fault:
                 reason = getattr(fault, "reason", fault.kind)
-                answer = {"fault": str(fault)[:MOST_FAULT_CHARS], "reason": reason, "kind": fault.kind}
+                answer = {"fault": (str(fault)[:MOST_FAULT_CHARS], fault.kind, reason)}
             send_frame(line, answer | {"clean": self._is_clean() and "fault" not in answer})
 
-    async def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        what, limits = request["do"], {k: request[k] for k in ("timeout_s", "max_chars")}
+    async def _answer(self, request: dict[str, Any]) -> Any:
+        what, limits = request["do"], {key: request[key] for key in ("timeout_s", "max_chars") if key in request}
         if what == "call":
             return await self._call(self._tools, request, limits)
         if what == "episode":
             return await self._episode(request)
         if what == "reset":
-            self._environment = LocalEnvironment(self._kinds[request["kind"]], self._worker)
-            observation = await self._environment.reset(Question.model_validate_json(request["question"]), **limits)
-            return {"value": observation}
+            self._environment = environment = self._kinds[request["kind"]].begin()
+            return await environment.reset(Question.model_validate_json(request["question"]), **limits)
         assert self._environment
         if what == "method":
-            return await self._call({tool.name: tool for tool in self._environment.tools()}, request, limits)
+            return await self._call(self._environment.tools(), request, limits)
         if what == "reward":
-            return {"value": await self._environment.reward(timeout_s=request["timeout_s"])}
-        await self._environment.close(timeout_s=request["timeout_s"])
-        return {"value": None}
+            return await self._environment.reward(**limits)
+        return await self._environment.close(**limits)
 
-    async def _call(self, tools: dict[str, Tool], request: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
-        context = EpisodeContext(turn=request["turn"], **limits)
-        text = await tools[request["name"]].invoke(context, request["raw"])
+    async def _call(self, tools: Iterable[Tool], request: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+        context = EpisodeContext(n_turns=request["n_turns"], **limits)
+        tool = next(tool for tool in tools if tool.name == request["name"])
+        text = await tool.invoke(context, request["raw"])
         return {"text": text, "outcome": context.tool_calls[-1].outcome}
 
-    async def _episode(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def _episode(self, request: dict[str, Any]) -> Given | None:
+        """What the function gave; None where it took too long."""
         question, llm = Question.model_validate_json(request["question"]), LLMEndpoint(**request["llm"])
         try:
             given = await self._worker.call(
@@ -246,13 +240,13 @@ class Player:
             )
         except Exception as exc:
             if self._worker.overran:
-                return {"given": "", "late": True}
+                return None
             traceback.print_exc(limit=-5)
             failure = str(exc) if isinstance(exc, ToolFault) else f"raised {said_by(exc)}"
             raise EpisodeFault(f"agent.episode {failure}"[:500]) from exc
         if isinstance(given, Fault):
             raise given
-        return {"given": given[0], "whole": given[1]}
+        return given
 
     def _is_clean(self) -> bool:
         with contextlib.suppress(BaseException):  # what cannot be seen is not as it was

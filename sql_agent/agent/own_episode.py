@@ -7,14 +7,14 @@ an error or takes more than agent.episode_timeout_s is a fault and never a 0; wh
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from foundation.background import Overdue, contained, within
 from foundation.files import writable
 from foundation.marks import NO_MARKS
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.agent.own_program import PROGRAM_S, run_agl_class, run_command
+from sql_agent.agent.own_program import PROGRAM_S, run_program
 from sql_agent.agent.relay import Relay, Session
 from sql_agent.agent.tool import EpisodeContext, Tool
 from sql_agent.agent.toolset import Toolset
@@ -43,11 +43,7 @@ async def play_own(
             session.tools = {tool.name: tool for tool in tools}
             given = await toolset.play(question, relayed_llm, tools)
         else:
-            work: Awaitable[str] = (
-                run_command(config, question, relayed_llm, context)
-                if config.command
-                else run_agl_class(config, question, relayed_llm, context, relay.agl_addresses(session))
-            )
+            work = run_program(config, question, relayed_llm, context, relay.agl_addresses(session))
             given = await within(contained(work), limit_s=limit_s, ending_s=PROGRAM_S)
     except Overdue as exc:
         raise EpisodeFault(f"the episode took more than agent.episode_timeout_s = {limit_s:g} s; {exc}") from exc

@@ -100,3 +100,8 @@ async def played(
     if isinstance(given, Episode):
         return given.model_dump_json(), True
     return "" if given is None else as_text(given), False
+
+
+def result_of(given: Given) -> str | Episode:
+    text, is_whole = given
+    return Episode.model_validate_json(text) if is_whole else text

@@ -38,14 +38,6 @@ READ_S = 1.0  # for the rest of what it printed, where a process that escaped ho
 INPUT = "input"  # in agent.env_map: the question's row
 
 
-def check_program(config: AgentConfig) -> None:
-    """Find what cannot work before the first rollout. Raises UserError."""
-    if config.command:
-        checked_command(config.command)
-    if config.agl_class:
-        _agl_arguments(config)
-
-
 def checked_command(command: str) -> list[str]:
     """Program and arguments; `python` is the Python that runs the job. Raises UserError where it is not there."""
     try:
@@ -72,32 +64,31 @@ def _agl_arguments(config: AgentConfig) -> list[str]:
     return [python, agl_class.__file__, where, name]
 
 
-async def run_command(config: AgentConfig, question: Question, llm: LLMEndpoint, context: EpisodeContext) -> str:
-    """Run agent.command; the last line it prints. Raises EpisodeFault."""
-    address = {"OPENAI_BASE_URL": llm.base_url, "OPENAI_API_KEY": llm.api_key, "OPENAI_MODEL": llm.model}
-    row = question.model_dump(include={"id", "question", "task_type", "meta"})
-    input_line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
-    environment = usual_environment(*config.command_env) | address
-    try:
-        arguments = checked_command(config.command)
-    except UserError as exc:
-        raise EpisodeFault(str(exc)) from exc
-    printed = await _run("agent.command", arguments, environment=environment, stdin=input_line, context=context)
-    lines = [line for line in printed.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+def program_of(config: AgentConfig) -> list[str]:
+    """Program and arguments of agent.command or agent.agl_class. Raises UserError for what cannot work."""
+    return checked_command(config.command) if config.command else _agl_arguments(config)
 
 
-async def run_agl_class(
+async def run_program(
     config: AgentConfig, question: Question, llm: LLMEndpoint, context: EpisodeContext, addresses: Mapping[str, str]
 ) -> str:
-    """Run agent.agl_class with its `addresses`; what the model said last. Raises EpisodeFault."""
+    """Run agent.command, or agent.agl_class with its `addresses`; its answer. Raises EpisodeFault."""
     try:
-        arguments = _agl_arguments(config)
-        environment = {name: _of_row(question, name, value) for name, value in config.env_map.items()}
+        arguments = program_of(config)
+        variables = {name: _of_row(question, name, value) for name, value in config.env_map.items()}
     except UserError as exc:
         raise EpisodeFault(str(exc)) from exc
-    environment = usual_environment(*config.command_env) | environment | {**addresses, "AGL_KEY": llm.api_key}
-    await _run("agent.agl_class", arguments, environment=environment, stdin=b"", context=context)
+    if config.command:
+        variables = {"OPENAI_BASE_URL": llm.base_url, "OPENAI_API_KEY": llm.api_key, "OPENAI_MODEL": llm.model}
+        row = question.model_dump(include={"id", "question", "task_type", "meta"})
+        key, stdin = "agent.command", json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    else:
+        variables |= {**addresses, "AGL_KEY": llm.api_key}
+        key, stdin = "agent.agl_class", b""
+    environment = usual_environment(*config.command_env) | variables
+    printed = await _run(key, arguments, environment=environment, stdin=stdin, context=context)
+    if config.command:
+        return next((line for line in reversed(printed.splitlines()) if line.strip()), "")
     return str(context.messages[-1].get("content") or "") if context.messages else ""
 
 
@@ -170,7 +161,6 @@ class _Kept:
 
     @property
     def text(self) -> str:
-        """What was kept."""
         left_out = self._n - len(self._head) - len(self._tail)
         middle = f"\n… {left_out} bytes left out …\n".encode() if left_out else b""
         return (bytes(self._head) + middle + bytes(self._tail)).decode("utf-8", "replace")

@@ -12,25 +12,29 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import itertools
 import logging
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import fields
-from typing import Any, get_args
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from foundation.background import LoopThread, Overdue
 from foundation.errors import UserError
 from foundation.forked import Died, Forked, Nursery, fork
 from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.own_function import Given, result_of
 from sql_agent.agent.own_tools import class_of
 from sql_agent.agent.tool import EpisodeContext, Kind, Tool, ToolResult, bounded, recorded
 from sql_agent.config import AgentConfig
 from sql_agent.errors import EpisodeFault, Fault, ToolFault
-from sql_agent.records import Episode, Question, ToolOutcome
+from sql_agent.records import Episode, Question
 
 logger = logging.getLogger(__name__)
 HOST = "sql_agent.agent.own_child"
@@ -40,6 +44,16 @@ MOST_IDLE = 16
 ANSWER_BYTES = 1 << 24
 NOT_SENT = ("seeds", "marks")  # of an endpoint: the relay's affair
 CLOSE_S = 15.0
+FAULT = TypeAdapter(tuple[str, str, str])  # text, kind and reason
+# What a process gives by what it is to do.
+VALUES: dict[str, TypeAdapter[Any]] = {
+    "call": TypeAdapter(ToolResult),
+    "method": TypeAdapter(ToolResult),
+    "episode": TypeAdapter(Given | None),
+    "reset": TypeAdapter(str),
+    "reward": TypeAdapter(Annotated[float, Field(ge=0, le=1)]),
+    "close": TypeAdapter(None),
+}
 
 
 class Nurseries:
@@ -84,7 +98,7 @@ class RemoteTools:
         self._idle: list[Forked] = []
         self._processes: set[Forked] = set()
         self._host: Forked | None = None
-        self._opening: asyncio.Lock | None = None
+        self._opening = asyncio.Lock()
         self.loop, self._nursery = Nurseries.take()
         self._is_open = True
         try:
@@ -119,7 +133,7 @@ class RemoteTools:
     def _kind(self, number: int, about: dict[str, Any]) -> Kind:
         tools = [Tool(**tool, invoke=_never) for tool in about["tools"]]
         source, rewards = about["source"], about["rewards"]
-        begin = lambda: RemoteEnvironment(number, source, self, tools=tools, rewards=rewards)  # noqa: E731
+        begin = functools.partial(RemoteEnvironment, number, source, self, tools=tools, rewards=rewards)
         return Kind(source, rewards, tools, begin)
 
     def _tool(self, about: dict[str, Any]) -> Tool:
@@ -133,21 +147,21 @@ class RemoteTools:
         """What agent.episode gives, in a process to itself. Raises Overdue, and a Fault."""
         sent = {field.name: getattr(llm, field.name) for field in fields(llm) if field.name not in NOT_SENT}
         request = {"do": "episode", "question": question.model_dump_json()}
-        request |= {"llm": sent, "specs": specs, "timeout_s": self._agent.episode_timeout_s, "max_chars": 0}
+        request |= {"llm": sent, "specs": specs, "timeout_s": self._agent.episode_timeout_s}
 
-        async def work() -> dict[str, Any]:
+        async def work() -> Given | None:
             async with self._process() as process:
-                return await ask_process(process, "", request, lambda answer: isinstance(answer.get("given"), str))
+                return await ask_process(process, "", request)
 
         try:
-            answer = await self.run(work())
+            given = await self.run(work())
         except Died as died:
             if died.reason == "timeout":
                 raise Overdue(goes_on=False) from died
             raise EpisodeFault(f"agent.episode {died}") from died
-        if "late" in answer:
+        if given is None:
             raise Overdue(goes_on=False)
-        return Episode.model_validate_json(answer["given"]) if answer.get("whole") else answer["given"]
+        return result_of(given)
 
     async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """What `work` gives, which runs in the loop of the processes; cancelled with its caller."""
@@ -184,7 +198,6 @@ class RemoteTools:
             process.kill()
 
     async def _reopen(self) -> None:
-        self._opening = self._opening or asyncio.Lock()
         async with self._opening:
             if self._host is None or not self._host.alive:
                 try:
@@ -224,35 +237,31 @@ async def _never(_context: EpisodeContext, _raw: str) -> str:
     raise AssertionError("an environment's tools are called in an episode")
 
 
-async def ask_process(
-    process: Forked, tool: str, request: dict[str, Any], fits: Callable[[dict[str, Any]], bool]
-) -> dict[str, Any]:
+async def ask_process(process: Forked, tool: str, request: dict[str, Any]) -> Any:
     """The answer of a process to a request with its limit. Raises Died, and a Fault as it was raised there."""
     process.is_clean = False
     answer = await process.ask(request, timeout_s=request["timeout_s"] + GRACE_S)
-    is_fault = isinstance(answer, dict) and all(isinstance(answer.get(key), str) for key in ("fault", "kind", "reason"))
-    if not isinstance(answer, dict) or not (is_fault or fits(answer)):
+    try:
+        fault = FAULT.validate_python(answer["fault"]) if "fault" in answer else None
+        value = None if fault else VALUES[request["do"]].validate_python(answer["value"])
+    except (LookupError, TypeError, ValidationError):  # a call may write into the line what it likes
         process.kill("garbage", "gave an answer that cannot be read")
-        raise await process.died()
-    if is_fault:
+        raise await process.died() from None
+    if fault:
+        text, name, reason = fault
         kinds = {kind.kind: kind for kind in Fault.__subclasses__() if kind is not ToolFault}
-        if kind := kinds.get(answer["kind"]):
-            raise kind(answer["fault"])
-        raise ToolFault(answer["fault"], tool=tool, reason=answer["reason"])
+        if kind := kinds.get(name):
+            raise kind(text)
+        raise ToolFault(text, tool=tool, reason=reason)
     process.is_clean = answer.get("clean") is True
-    return answer
-
-
-def _is_told(answer: dict[str, Any]) -> bool:
-    return isinstance(answer.get("text"), str) and answer.get("outcome") in get_args(ToolOutcome)
+    return value
 
 
 async def called(process: Forked, do: str, name: str, raw: str, context: EpisodeContext) -> ToolResult:
     """What a call of a tool came to. Raises TimeoutError, and ToolFault where the process ended."""
-    limits = {"timeout_s": context.timeout_s, "max_chars": context.max_chars, "turn": context.turn}
+    limits = {"timeout_s": context.timeout_s, "max_chars": context.max_chars, "n_turns": context.n_turns}
     try:
-        answer = await ask_process(process, name, {"do": do, "name": name, "raw": raw, **limits}, _is_told)
-        return ToolResult(answer["text"], answer["outcome"])
+        return await ask_process(process, name, {"do": do, "name": name, "raw": raw, **limits})
     except Died as died:
         if died.reason == "timeout":
             raise TimeoutError from died
@@ -265,58 +274,49 @@ class RemoteEnvironment:
     def __init__(self, number: int, source: str, owner: RemoteTools, *, tools: list[Tool], rewards: bool) -> None:
         self._number, self._source, self._owner, self._tools, self._rewards = number, source, owner, tools, rewards
         self._process: Forked | None = None
-        self._one_at_a_time: asyncio.Lock | None = None
+        self._turn = asyncio.Lock()
 
     async def reset(self, question: Question, *, timeout_s: float, max_chars: int) -> str:
-        """Begin it; what it says beside the question."""
         limits = {"timeout_s": timeout_s, "max_chars": max_chars}
         about = {"do": "reset", "kind": self._number, "question": question.model_dump_json()}
-        observation = await self._owner.run(self._ask(about | limits, lambda value: isinstance(value, str)))
+        observation = await self._owner.run(self._ask(about | limits))
         return bounded(ToolResult(observation), max_chars).text
 
     def tools(self) -> list[Tool]:
-        """The methods that the model can call."""
         return [self._tool(tool) for tool in self._tools]
 
     def _tool(self, tool: Tool) -> Tool:
         async def call(context: EpisodeContext, raw: str) -> ToolResult:
             process = self._living()
-            async with self._turn():
+            async with self._turn:
                 return await called(process, "method", tool.name, raw, context)
 
         work = lambda context, raw: self._owner.run(call(context, raw))  # noqa: E731
         return recorded(tool.name, tool.description, tool.parameters, work)
 
     async def reward(self, *, timeout_s: float) -> float | None:
-        """What the episode earned in [0, 1]; None where the environment gives no reward."""
         if not self._rewards:
             return None
-        request = {"do": "reward", "timeout_s": timeout_s, "max_chars": 0}
-        return await self._owner.run(self._ask(request, lambda value: isinstance(value, float) and 0 <= value <= 1))
+        return await self._owner.run(self._ask({"do": "reward", "timeout_s": timeout_s}))
 
     async def close(self, *, timeout_s: float) -> None:
-        """Let it go, also after a fault."""
-        if self._process is None:
-            return
-        with contextlib.suppress(ToolFault):
-            if self._process.alive:
-                request = {"do": "close", "timeout_s": timeout_s, "max_chars": 0}
-                await self._owner.run(self._ask(request, lambda value: value is None))
-        await self._owner.run(self._give_back())
-
-    async def _give_back(self) -> None:
         if self._process:
-            self._owner.give_back(self._process)
+            await self._owner.run(self._end(self._process, timeout_s))
 
-    async def _ask(self, request: dict[str, Any], fits: Callable[[Any], bool]) -> Any:
+    async def _end(self, process: Forked, timeout_s: float) -> None:
+        with contextlib.suppress(ToolFault):
+            if process.alive:
+                await self._ask({"do": "close", "timeout_s": timeout_s})
+        self._owner.give_back(process)
+
+    async def _ask(self, request: dict[str, Any]) -> Any:
         source = self._source
         if self._process is None:
             self._process = await self._owner.begun()
         process = self._living()
         try:
-            async with self._turn():
-                answer = await ask_process(process, class_of(source), request, lambda answer: fits(answer.get("value")))
-                return answer["value"]
+            async with self._turn:
+                return await ask_process(process, class_of(source), request)
         except Died as died:
             text = f"{source}: {request['do']} {died}"
             raise ToolFault(text, tool=class_of(source), reason=died.reason) from died
@@ -331,7 +331,3 @@ class RemoteEnvironment:
                 reason=self._process.how.reason,
             )
         return self._process
-
-    def _turn(self) -> asyncio.Lock:
-        self._one_at_a_time = self._one_at_a_time or asyncio.Lock()
-        return self._one_at_a_time

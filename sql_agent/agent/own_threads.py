@@ -15,9 +15,8 @@ from typing import Any
 
 from foundation.background import Exited, LoopThread, answer, contained, in_thread, within
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.agent.own_function import load_episode, played
-from sql_agent.agent.own_tools import EnvironmentClass, LocalEnvironment, checked_result, load, tools_of
-from sql_agent.agent.tool import Kind, Tool
+from sql_agent.agent.own_function import load_episode, played, result_of
+from sql_agent.agent.own_tools import checked_result, load
 from sql_agent.config import AgentConfig
 from sql_agent.errors import Fault, ToolFault
 from sql_agent.records import Episode, Question
@@ -69,10 +68,7 @@ class ThreadTools:
     def __init__(self, sources: list[str], agent: AgentConfig, loop: LoopThread) -> None:
         self._agent, self._loop, worker = agent, loop, Threads(loop)
         self._episode = load_episode(agent.episode) if agent.episode else None
-        self.by_source: list[tuple[list[Tool], list[Kind]]] = []
-        for source in sources:
-            tools, kinds = load(source, worker)
-            self.by_source.append((tools, [_kind(kind, worker) for kind in kinds]))
+        self.by_source = [load(source, worker) for source in sources]
 
     async def play(self, question: Question, llm: LLMEndpoint, specs: list[dict[str, Any]]) -> str | Episode:
         """What agent.episode gives, in the loop of the tools. Raises Overdue, a Fault, and what the function raises."""
@@ -81,15 +77,10 @@ class ThreadTools:
         given = await asyncio.wrap_future(self._loop.submit(within(work, limit_s=self._agent.episode_timeout_s)))
         if isinstance(given, Fault):
             raise given
-        text, is_whole = given
-        return Episode.model_validate_json(text) if is_whole else text
+        return result_of(given)
 
     def close(self) -> None:
         """Nothing is open; a call that hangs is left alone."""
-
-
-def _kind(kind: EnvironmentClass, worker: Threads) -> Kind:
-    return Kind(kind.source, kind.rewards, tools_of(kind), lambda: LocalEnvironment(kind, worker))
 
 
 async def _awaited(value: Awaitable[Any]) -> Any:

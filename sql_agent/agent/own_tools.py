@@ -15,7 +15,7 @@ import functools
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from types import MethodType
 from typing import Any, Protocol
 
 from agents import FunctionTool, RunContextWrapper
@@ -31,6 +31,7 @@ from sql_agent.agent.tool import (
     NAME,
     BadArguments,
     EpisodeContext,
+    Kind,
     Tool,
     ToolResult,
     as_text,
@@ -48,20 +49,6 @@ logger = logging.getLogger(__name__)
 NOT_TOOLS = ("reset", "reward", "close")
 
 
-@dataclass(frozen=True)
-class EnvironmentClass:
-    """A class of environments, and the schemas of its methods."""
-
-    source: str
-    make: Callable[[], Any]
-    schemas: dict[str, FuncSchema]
-
-    @property
-    def rewards(self) -> bool:
-        """True when it grades its episodes."""
-        return hasattr(self.make, "reward")
-
-
 class Worker(Protocol):
     """Where tools run."""
 
@@ -76,7 +63,7 @@ def checked_result(value: Any) -> Any:
     return value
 
 
-def load(source: str, worker: Worker) -> tuple[list[Tool], list[EnvironmentClass]]:
+def load(source: str, worker: Worker) -> tuple[list[Tool], list[Kind]]:
     """The tools and environments of a source. Raises UserError."""
     where, _, name = source.partition(":") if not source.endswith(".py") else (source, "", "")
     try:
@@ -97,7 +84,7 @@ def load(source: str, worker: Worker) -> tuple[list[Tool], list[EnvironmentClass
         raise UserError(
             f"agent.tools: {source!r} has no public function, no FunctionTool and no class with a reset method"
         )
-    return tools, [_environment(source, value) for value in classes.values()]
+    return tools, [_environment(source, value, worker) for value in classes.values()]
 
 
 def _members(module: Any) -> dict[str, Any]:
@@ -113,6 +100,7 @@ def _members(module: Any) -> dict[str, Any]:
 
 
 def _schema(source: str, function: Callable[..., Any], *, name: str) -> FuncSchema:
+    _check_name(source, name)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise UserError(f"agent.tools: {source!r}: {name} is a generator, which gives no result; return a list or text")
     hints = inspect.signature(function).parameters.values()
@@ -139,18 +127,13 @@ def _tool(source: str, value: Any, worker: Worker) -> Tool:
         async def call_given(context: EpisodeContext, raw: str) -> Any:
             parse_object(raw)
             call = ToolContext(context=context, tool_name=value.name, tool_call_id="", tool_arguments=raw)
-            return await _text(worker, context, _invoked, value, call, raw)
+            return await _text(worker, context, value.on_invoke_tool, call, raw)
 
         return recorded(value.name, value.description or "", value.params_json_schema, call_given)
     name = getattr(value, "__name__", source.rpartition(":")[2])
     schema = _schema(source, value, name=name)
-    _check_name(source, name)
     call = functools.partial(_call, worker, value, schema)
     return recorded(name, schema.description or "", schema.params_json_schema, call)
-
-
-async def _invoked(tool: FunctionTool, call: ToolContext[Any], raw: str) -> Any:
-    return await tool.on_invoke_tool(call, raw)
 
 
 async def _call(
@@ -175,7 +158,7 @@ async def _text(
     return value if type(value) is str else await worker.call(as_text, value, timeout_s=context.timeout_s)
 
 
-def _environment(source: str, cls: type) -> EnvironmentClass:
+def _environment(source: str, cls: type, worker: Worker) -> Kind:
     methods = {
         name: method
         for name, method in inspect.getmembers(cls, inspect.isfunction)
@@ -183,22 +166,11 @@ def _environment(source: str, cls: type) -> EnvironmentClass:
     }
     if not methods:
         raise UserError(f"agent.tools: {source!r}: {cls.__name__} has reset, but no other public method to be a tool")
-    schemas = {name: _schema(source, _without_self(method), name=name) for name, method in methods.items()}
-    for name in schemas:
-        _check_name(source, name)
-    return EnvironmentClass(f"{source}:{cls.__name__}" if ":" not in source else source, cls, schemas)
-
-
-def _without_self(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method as its instance shows it, so that `self` is no parameter of the schema."""
-
-    @functools.wraps(method)
-    def shown(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
-
-    signature = inspect.signature(method)
-    shown.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # type: ignore[attr-defined]
-    return shown
+    # Bound to anything, so that `self` is no parameter of the schema.
+    schemas = {name: _schema(source, MethodType(method, cls), name=name) for name, method in methods.items()}
+    name = source if ":" in source else f"{source}:{cls.__name__}"
+    begin = functools.partial(LocalEnvironment, name, cls, schemas, worker)
+    return Kind(name, hasattr(cls, "reward"), _tools_of(schemas, worker), begin)
 
 
 def class_of(source: str) -> str:
@@ -209,24 +181,22 @@ def class_of(source: str) -> str:
 class LocalEnvironment:
     """One episode's instance of an environment. Raises ToolFault where the instance breaks."""
 
-    def __init__(self, kind: EnvironmentClass, worker: Worker) -> None:
-        self._kind, self._worker = kind, worker
+    def __init__(self, source: str, make: Callable[[], Any], schemas: dict[str, FuncSchema], worker: Worker) -> None:
+        self._source, self._make, self._schemas, self._worker = source, make, schemas, worker
         self._instance: Any = None
 
     async def reset(self, question: Question, *, timeout_s: float, max_chars: int) -> str:
         """Make and begin it; what it says beside the question."""
-        self._instance = await self._guard("made", self._kind.make, timeout_s=timeout_s)
+        self._instance = await self._guard("made", self._make, timeout_s=timeout_s)
         observation = await self._guard("reset", self._instance.reset, question, timeout_s=timeout_s)
         if observation is None:
             return ""
         return bounded(ToolResult(await self._guard("reset", str, observation, timeout_s=timeout_s)), max_chars).text
 
     def tools(self) -> list[Tool]:
-        """The methods that the model can call."""
-        return tools_of(self._kind, self._worker, self._instance)
+        return _tools_of(self._schemas, self._worker, self._instance)
 
     async def reward(self, *, timeout_s: float) -> float | None:
-        """What the episode earned in [0, 1]; None where the environment gives no reward."""
         if not hasattr(self._instance, "reward"):
             return None
         value = await self._guard("reward", self._instance.reward, timeout_s=timeout_s)
@@ -234,19 +204,18 @@ class LocalEnvironment:
         if number is not None and 0 <= number <= 1:
             return number
         raise ToolFault(
-            f"{self._kind.source}: reward() gave {named(value):.100}; it must give a number from 0 to 1",
-            tool=class_of(self._kind.source),
+            f"{self._source}: reward() gave {named(value):.100}; it must give a number from 0 to 1",
+            tool=class_of(self._source),
             reason="reward",
         )
 
     async def close(self, *, timeout_s: float) -> None:
-        """Let it go, also after a fault."""
         if hasattr(self._instance, "close"):
             with contextlib.suppress(ToolFault):
                 await self._guard("close", self._instance.close, timeout_s=timeout_s)
 
     async def _guard(self, step: str, function: Callable[..., Any], *args: Any, timeout_s: float) -> Any:
-        source, tool = self._kind.source, class_of(self._kind.source)
+        source, tool = self._source, class_of(self._source)
         try:
             return await self._worker.call(function, *args, timeout_s=timeout_s)
         except ToolFault as fault:
@@ -259,14 +228,14 @@ class LocalEnvironment:
             raise ToolFault(f"{source}: {step} raised {reason}"[:500], tool=tool, reason="raised") from exc
 
 
-def tools_of(kind: EnvironmentClass, worker: Worker | None = None, instance: Any = None) -> list[Tool]:
+def _tools_of(schemas: dict[str, FuncSchema], worker: Worker, instance: Any = None) -> list[Tool]:
     """The methods of `instance` as tools; without one, what the model will be told of them."""
 
     def made(name: str, schema: FuncSchema) -> Tool:
         async def call(context: EpisodeContext, raw: str) -> Any:
-            assert worker, "an environment's tools are called in an episode"
+            assert instance is not None, "an environment's tools are called in an episode"
             return await _call(worker, getattr(instance, name), schema, context, raw)
 
         return recorded(name, schema.description or "", schema.params_json_schema, call)
 
-    return [made(name, schema) for name, schema in kind.schemas.items()]
+    return [made(name, schema) for name, schema in schemas.items()]

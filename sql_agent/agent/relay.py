@@ -8,50 +8,39 @@ agent.match does not name go past the training. What a program may not ask for i
 Functions of agent.episode call the run's tools here, in BASE/tools/NAME; agents of agent-lightning 1.0 find that
 framework's addresses of a rollout, and its events.
 Guarantees: it listens on 127.0.0.1 only, at an address that is not guessed; answers pass unchanged but for hidden
-control tokens (message_codec.py), streams as they come. Covered are /v1/chat/completions and /v1/models; what the model
-said stands in the context's messages.
+control tokens (message_codec.py). Who asks for a stream gets the whole answer in that form. Covered are
+/v1/chat/completions and /v1/models; what the model said stands in the context's messages.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from aiohttp import (
-    ClientConnectorError,
-    ClientError,
-    ClientHandlerType,
-    ClientRequest,
-    ClientResponse,
-    ClientSession,
-    ClientTimeout,
-    TCPConnector,
-    web,
-)
+import openai
+from aiohttp import web
 
+from agl_plugin.proxy.answers import as_stream
 from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed
 from foundation.files import writable
 from foundation.http_local import application, listening, refusal
-from foundation.net import is_loopback
-from sql_agent.agent.endpoint import CONNECT_PAUSES_S, LLMEndpoint, is_overflow
-from sql_agent.agent.message_codec import MessageCodec, StreamCodec
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.message_codec import MessageCodec
+from sql_agent.agent.policy_client import EndpointClient, overflow
 from sql_agent.agent.tool import EpisodeContext, Tool, as_text
 from sql_agent.errors import EpisodeFault, Fault, LLMFault
 from sql_agent.records import StopReason
 
-END = b"[DONE]"  # of a stream
 # Addresses of agent-lightning 1.0.
 AGL_MODEL = "/proxy/rollout/{token}/attempt/{attempt}/mode/{mode}/openai"
 AGL_EVENTS = "/api/rollouts/{token}/attempt/{attempt}/events"
-TOLD_BYTES = 500
-IDLE_S = 2.0  # servers close idle connections after 5 s, and a call on a closed one fails
 
 
 @dataclass
@@ -68,10 +57,10 @@ class Session:
     stop: StopReason | None = None
     fault: Fault | None = None
     token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
-    codec: MessageCodec = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.codec = MessageCodec(self.llm.marks)
+    @cached_property
+    def codec(self) -> MessageCodec:
+        return MessageCodec(self.llm.marks)
 
     def rewarded(self, value: Any) -> None:
         """Note what the agent says that it earned; what is no number from 0 to 1 is its fault."""
@@ -81,42 +70,22 @@ class Session:
             self.fault = EpisodeFault(f"the agent posted the reward {value!r:.100}; it must be a number from 0 to 1")
 
 
-@dataclass(frozen=True)
-class _Call:
-    """What was asked, of an agent that is trained or not, and when (seconds since the epoch)."""
-
-    messages: list[Any]
-    trained: bool
-    started: float
-
-
 class Relay:
     """The relay of a process, in a loop of its own or in `loop`, which outlasts it. Make it after a fork."""
 
     def __init__(self, loop: LoopThread | None = None) -> None:
         self._worker, self._owns_worker = loop or LoopThread("relay"), loop is None
         self._sessions: dict[str, Session] = {}
-        self._runner: web.AppRunner | None = None
-        self._port = int(self._worker.submit(self._start()).result(30))
+        self._runner, self._port = self._worker.submit(self._started()).result(30)
 
-    async def _start(self) -> int:
+    async def _started(self) -> tuple[web.AppRunner, int]:
         app = application()
         for prefix in ("/{token}", "/{token}/agent/{agent}", AGL_MODEL):
             app.router.add_post(prefix + "/v1/chat/completions", self._complete)
             app.router.add_get(prefix + "/v1/models", self._models)
         app.router.add_post("/{token}/tools/{name}", self._tool)
         app.router.add_post(AGL_EVENTS, self._event)
-        # A proxy variable must not capture addresses of this machine. No limit: all episodes call at once.
-        self._clients = {
-            loopback: ClientSession(
-                trust_env=not loopback,
-                connector=TCPConnector(limit=0, keepalive_timeout=IDLE_S),
-                middlewares=(_when_connected,) if loopback else (),
-            )
-            for loopback in (True, False)
-        }
-        self._runner, port = await listening(app, handler_cancellation=True)
-        return port
+        return await listening(app, handler_cancellation=True)
 
     def open(self, session: Session) -> str:
         """Begin a session; the address of its agent, ending in /v1."""
@@ -135,16 +104,9 @@ class Relay:
         self._sessions.pop(session.token, None)
 
     def close(self) -> None:
-        """Stop listening."""
-        self._worker.submit(self._stop()).result(10)
+        self._worker.submit(self._runner.cleanup()).result(10)
         if self._owns_worker:
             self._worker.close()
-
-    async def _stop(self) -> None:
-        for client in self._clients.values():
-            await client.close()
-        if self._runner:
-            await self._runner.cleanup()
 
     def _session(self, request: web.Request) -> Session:
         if session := self._sessions.get(request.match_info["token"]):
@@ -184,7 +146,7 @@ class Relay:
         ids = {"rollout_id": session.token, "attempt_id": request.match_info["attempt"]}
         return web.json_response({"event_type": kind, "data": data, "timestamp": time.time(), **ids})
 
-    async def _complete(self, request: web.Request) -> web.StreamResponse:
+    async def _complete(self, request: web.Request) -> web.Response:
         session = self._session(request)
         try:
             body = json.loads(await request.read())
@@ -201,155 +163,52 @@ class Relay:
         session.n_begun += 1
         agent = request.match_info.get("agent", "")
         trained = not session.match or re.fullmatch(session.match, agent) is not None
-        base = session.llm.base_url if trained else session.llm.untrained_url or session.llm.base_url
-        try:
-            call = _Call(messages, trained=trained, started=time.time())
-            return await self._forward(request, session, base, payload, call)
-        except (ClientError, TimeoutError) as exc:
-            session.fault = LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}")
-            return refusal(502, str(session.fault))
-
-    async def _forward(
-        self, request: web.Request, session: Session, base: str, body: dict[str, Any], call: _Call
-    ) -> web.StreamResponse:
-        client = self._clients[is_loopback(base)]
-        limit = ClientTimeout(total=session.timeout_s)
-        headers = {"Authorization": f"Bearer {session.llm.api_key or 'EMPTY'}"}
-        async with client.post(f"{base}/chat/completions", json=body, headers=headers, timeout=limit) as upstream:
-            if upstream.status != 200:
-                reply = (await upstream.read()).decode("utf-8", "replace")
-                if upstream.status == 400 and is_overflow(reply):
-                    session.stop = "context_overflow"
-                else:
-                    session.fault = LLMFault(f"the model endpoint answered {upstream.status}: {reply[:TOLD_BYTES]}")
-                return web.Response(status=upstream.status, text=reply, content_type="application/json")
-            if not body.get("stream"):
-                raw = await upstream.read()
-                answer = _parsed(session, raw)
-                _note(session, call, answer)
-                return web.Response(body=_answer_for_agent(session, answer) or raw, content_type="application/json")
-            return await self._stream(request, session, upstream, call)
-
-    async def _stream(self, request: web.Request, session: Session, upstream: Any, call: _Call) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        raw = bytearray()
-        codec = StreamCodec(session.llm.marks)
-        try:
-            async for line in _lines(upstream):
-                raw += line
-                if line.removeprefix(b"data:").strip() == END:
-                    break
-                if (event := _shown_line(codec, line)) is None:
-                    raw += b"data: [DONE]\n"
-                    break
-                await response.write(event)
-            # Who has read the end, or what is no event, may leave, which ends this handler: the call is written down
-            # before, or is a fault.
-            answer = _merged(session, bytes(raw))
-            _note(session, call, answer)
-            _answer_for_agent(session, answer)
-            await response.write(b"data: [DONE]\n\n" if answer else b"")
-            await response.write_eof()
-        except (ClientError, TimeoutError) as exc:
-            session.fault = LLMFault(f"the model endpoint broke a stream off: {type(exc).__name__}: {exc}")
-            if request.transport:
-                request.transport.abort()  # so that the agent does not take it for whole
-        return response
+        return await _answer(session, messages, payload, trained=trained)
 
 
-async def _when_connected(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
-    """Send, once; a connection that cannot be made is tried again, as PolicyClient does."""
-    for pause_s in CONNECT_PAUSES_S:
-        try:
-            return await send(request)
-        except ClientConnectorError:
-            await asyncio.sleep(pause_s)
-    return await send(request)
-
-
-async def _lines(upstream: Any) -> AsyncIterator[bytes]:
-    """The lines of an answer, however long; aiohttp's own have a limit."""
-    left = bytearray()
-    async for chunk in upstream.content.iter_any():
-        *lines, rest = chunk.split(b"\n")
-        for line in lines:
-            yield bytes(left) + line + b"\n"
-            left.clear()
-        left += rest
-    if left:
-        yield bytes(left)
-
-
-def _shown_line(codec: StreamCodec, line: bytes) -> bytes | None:
-    """A line of a stream as the agent gets it; None for an error, and for what is no event of a completion."""
-    if not line.startswith(b"data:"):
-        return line
+async def _answer(session: Session, messages: list[Any], payload: dict[str, Any], *, trained: bool) -> web.Response:
+    """Ask the endpoint, and write down what came of it."""
+    base = session.llm.base_url if trained else session.llm.untrained_url or session.llm.base_url
+    streams, usage = payload.pop("stream", False), payload.pop("stream_options", None) is not None
+    started = time.time()
     try:
-        event = json.loads(line.removeprefix(b"data:"))
-        return None if "error" in event else b"data: %s\n" % json.dumps(codec.for_agent(event)).encode()
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-        return None
+        async with EndpointClient(replace(session.llm, base_url=base), timeout_s=session.timeout_s) as client:
+            answer: Any = await client.post("/chat/completions", body=payload, cast_to=object)
+    except (openai.OpenAIError, LLMFault) as exc:
+        return _refused(session, exc)
+    session.context.n_untrained_calls += not trained
+    _note(session.context, messages, answer, started=started)
+    shown = _for_agent(session, answer)
+    if streams:
+        return web.Response(body=as_stream(shown, usage=usage), content_type="text/event-stream")
+    return web.json_response(shown)
 
 
-def _answer_for_agent(session: Session, answer: dict[str, Any]) -> bytes:
-    """The answer as its agent gets it; b"" where that is what the model server wrote."""
-    if not answer:
-        return b""
-    choices = [{**choice, "message": session.codec.for_agent(choice["message"])} for choice in answer["choices"]]
-    return b"" if choices == answer["choices"] else json.dumps({**answer, "choices": choices}).encode()
+def _for_agent(session: Session, answer: dict[str, Any]) -> dict[str, Any]:
+    choices = [
+        {"index": n, **choice, "message": session.codec.for_agent(choice["message"])}
+        for n, choice in enumerate(answer["choices"])
+    ]
+    return {**answer, "choices": choices}
 
 
-def _parsed(session: Session, raw: bytes) -> dict[str, Any]:
+def _refused(session: Session, exc: openai.OpenAIError | LLMFault) -> web.Response:
+    """The endpoint's error as its agent gets it; what it means stands in the session."""
     try:
-        answer = json.loads(raw)
-        _ = answer["choices"][0]["message"]
-    except (ValueError, RecursionError, LookupError, TypeError):
-        session.fault = LLMFault(f"the model endpoint sent no chat completion: {raw[:60].decode('utf-8', 'replace')!r}")
-        return {}
-    return answer
+        session.stop = overflow(exc)
+    except LLMFault as fault:
+        session.fault = fault
+    if isinstance(exc, openai.APIStatusError):
+        return web.Response(status=exc.status_code, body=exc.response.content, content_type="application/json")
+    return refusal(502, str(session.fault))
 
 
-def _merged(session: Session, raw: bytes) -> dict[str, Any]:
-    """The completion that the events of a stream make up; of a stream that is none, or not whole, {} and a fault."""
-    message: dict[str, Any] = {"role": "assistant", "content": ""}
-    calls: dict[int, dict[str, Any]] = {}
-    usage: Any = None
-    lines = [line[5:].strip() for line in raw.decode("utf-8", "replace").splitlines() if line.startswith("data:")]
-    try:
-        for event in map(json.loads, lines[:-1]):
-            usage = event.get("usage") or usage
-            if "error" in event:
-                raise ValueError(event["error"])
-            for delta in (choice.get("delta") or {} for choice in event.get("choices") or []):
-                message["content"] += delta.get("content") or ""
-                for part in delta.get("tool_calls") or []:
-                    _add_part(calls, part)
-        if lines[-1:] != ["[DONE]"]:
-            raise ValueError("it has no end")
-        message["tool_calls"] = [calls[n] for n in sorted(calls)]
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as exc:
-        session.fault = LLMFault(f"the model endpoint sent no whole stream: {exc}"[:TOLD_BYTES])
-        return {}
-    return {"choices": [{"message": message}], "usage": usage}
-
-
-def _add_part(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
-    call = calls.setdefault(part.get("index", 0), {"id": "", "function": {"name": "", "arguments": ""}})
-    function = part.get("function") or {}
-    call["id"] = part.get("id") or call["id"]
-    for key in ("name", "arguments"):
-        call["function"][key] += function.get(key) or ""
-
-
-def _note(session: Session, call: _Call, answer: dict[str, Any]) -> None:
-    if not answer:
-        return
-    context, usage = session.context, answer.get("usage") or {}
+def _note(context: EpisodeContext, messages: list[Any], answer: dict[str, Any], *, started: float) -> None:
+    """Write down what was asked at `started` (seconds since the epoch), and answered."""
+    usage = answer.get("usage") or {}
     tokens = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")}
-    context.answered(call.started, **tokens)
-    context.n_untrained_calls += not call.trained
-    context.messages = [*after_question(call.messages), plain(answer["choices"][0]["message"])]
+    context.answered(started, **tokens)
+    context.messages = [*after_question(messages), plain(answer["choices"][0]["message"])]
 
 
 def after_question(messages: Iterable[Any]) -> list[dict[str, Any]]:

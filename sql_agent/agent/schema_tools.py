@@ -18,12 +18,10 @@ Work = Callable[[Database, dict[str, Any]], Awaitable[Any]]
 
 
 async def list_tables(database: Database, arguments: dict[str, Any]) -> Any:
-    """Each table with the number of its columns."""
     return {table: f"{len(columns)} columns" for table, columns in database.schema().items()}
 
 
 async def describe_table(database: Database, arguments: dict[str, Any]) -> Any:
-    """Columns with types and keys."""
     details = database.details()[_table(database, arguments)]
     columns = [
         {"name": name, "type": kind, **({"primary_key": True} if key else {})} for name, kind, key in details["columns"]
@@ -37,7 +35,6 @@ async def describe_table(database: Database, arguments: dict[str, Any]) -> Any:
 
 
 async def sample_values(database: Database, arguments: dict[str, Any]) -> Any:
-    """Distinct values of a column."""
     table = _table(database, arguments)
     column = _one_of(database.schema()[table], arguments, "column")
     limit = arguments.get("limit", SAMPLES)

@@ -55,7 +55,7 @@ async def _query(database: Database, context: EpisodeContext, sql: str, *, max_c
         context.fault = fault
         raise
     context.timeline.append(("tool", started, time.time()))
-    context.calls.append(SqlCall(sql=writable(sql[:MAX_SQL_CHARS]), result=result, turn=max(1, context.turn)))
+    context.sql_calls.append(SqlCall(sql=writable(sql[:MAX_SQL_CHARS]), result=result, turn=max(1, context.n_turns)))
     context.asked.append((QUERY, " ".join(sql.split()).rstrip("; ")))
     return render_result(result, max_chars=max_chars)
 
@@ -78,7 +78,7 @@ def render_result(result: QueryResult, *, max_chars: int) -> str:
     rows of the result, shown or not.
     """
     if result.error is not None:
-        return _fit_error(result.error, max_chars)
+        return _error(result.error, max_chars)
     n_rows = len(result.rows)
     counted = f"{'至少 ' if result.truncated else ''}{n_rows} 条"
     records = _first_records(result, max_chars)
@@ -87,10 +87,11 @@ def render_result(result: QueryResult, *, max_chars: int) -> str:
         whole = _success(records, n_rows, note)
         if len(whole) <= max_chars:
             return whole
-    n_fit = _largest(len(records) - 1, lambda n: len(_success(records[:n], n_rows, _note(n, counted))) <= max_chars)
-    if n_fit > 0:
-        return _success(records[:n_fit], n_rows, _note(n_fit, counted))
-    return _fit_one(records[0], n_rows, counted, max_chars=max_chars)
+
+    def first(n: int) -> str:
+        return _success(records[:n], n_rows, _note(n, counted))
+
+    return _longest(first, len(records) - 1, max_chars) or _one(records[0], n_rows, counted, max_chars=max_chars)
 
 
 def _first_records(result: QueryResult, max_chars: int) -> list[Record]:
@@ -105,33 +106,34 @@ def _first_records(result: QueryResult, max_chars: int) -> list[Record]:
     return records
 
 
-def _fit_one(record: Record, count: int, counted: str, *, max_chars: int) -> str:
+def _one(record: Record, count: int, counted: str, *, max_chars: int) -> str:
     """One record with its longest cells cut to a common length; none when even the column names are too long."""
     note = f"{_note(1, counted)}，“…”处有删节"
 
     def render(cell_chars: int) -> str:
         return _success([{k: _shorten(v, cell_chars) for k, v in record.items()}], count, note)
 
-    cell_chars = _largest(max_chars, lambda n: len(render(n)) <= max_chars)
-    if cell_chars > 0:
-        return render(cell_chars)
-    return _success([], count, "单条结果过长，请减少查询的列")
+    return _longest(render, max_chars, max_chars) or _success([], count, "单条结果过长，请减少查询的列")
 
 
-def _fit_error(error: str, max_chars: int) -> str:
+def _error(error: str, max_chars: int) -> str:
     def render(n: int) -> str:
         return _dumps({"status": "error", "records": [], "count": 0, "error": _shorten(error, n)})
 
-    return render(max(0, _largest(len(error), lambda n: len(render(n)) <= max_chars)))
+    return _longest(render, len(error), max_chars) or render(0)
 
 
-def _largest(high: int, fits: Callable[[int], bool]) -> int:
-    """The largest n in 1..high that fits, by bisection; 0 when none does."""
-    low = 0
+def _longest(render: Callable[[int], str], high: int, max_chars: int) -> str:
+    """What is rendered of the largest n in 1..high that fits, by bisection; "" when none does."""
+    low, fitting = 0, ""
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
+        text = render(middle)
+        if len(text) <= max_chars:
+            low, fitting = middle, text
+        else:
+            high = middle - 1
+    return fitting
 
 
 def _note(shown: int, counted: str) -> str:

@@ -50,19 +50,20 @@ class ToolResult:
 
 @dataclass
 class EpisodeContext:
-    """What one episode shares with its tools. `turn` counts LLM calls from 1; `max_chars` bounds a tool's answer.
+    """What one episode shares with its tools, with the fields of Played; `max_chars` bounds a tool's answer.
 
     `asked` holds what was called, in order: equal entries are the same call. `asked_s` is when the LLM was last asked.
-    `reward` is what an agent of its own said that it earned, in [0, 1].
+    `logprobs` has one of each LLM call, None where it was not told. `reward` is what an agent of its own said that it
+    earned, in [0, 1].
     """
 
     max_chars: int = 1000
     timeout_s: float = 30.0
     repeat_limit: int = 3
-    calls: list[SqlCall] = field(default_factory=list)
+    sql_calls: list[SqlCall] = field(default_factory=list)
     tool_calls: list[ToolCall] = field(default_factory=list)
     asked: list[tuple[str, ...]] = field(default_factory=list)
-    turn: int = 0
+    n_turns: int = 0
     n_bad_tool_calls: int = 0
     llm_calls: list[LlmCall] = field(default_factory=list)
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -74,11 +75,17 @@ class EpisodeContext:
     fault: Fault | None = None
     reward: float | None = None
 
+    @property
+    def logprob(self) -> float | None:
+        """The log-probability of all calls together; None where one of them, or every one, was not told."""
+        known = [logprob for logprob in self.logprobs if logprob is not None]
+        return sum(known) if known and len(known) == len(self.logprobs) else None
+
     def answered(self, asked_s: float, *, prompt_tokens: int | None, completion_tokens: int | None) -> None:
         """Write a turn down: an LLM call, asked then and answered now. 0 tokens: not told, and therefore unknown."""
         now = time.time()
         tokens = {"prompt_tokens": prompt_tokens or None, "completion_tokens": completion_tokens or None}
-        self.turn += 1
+        self.n_turns += 1
         self.llm_calls.append(LlmCall(elapsed_s=round(now - asked_s, 4), **tokens))
         self.timeline.append(("generation", asked_s, now))
 
@@ -120,11 +127,9 @@ class Environment(Protocol):
 
     async def reward(self, *, timeout_s: float) -> float | None:
         """What the episode earned in [0, 1]; None where the environment gives no reward."""
-        ...
 
     async def close(self, *, timeout_s: float) -> None:
         """Let it go, also after a fault."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -162,7 +167,7 @@ def recorded(name: str, description: str, parameters: dict[str, Any], work: Work
         context.n_bad_tool_calls += outcome == "bad_arguments"
         ended = time.time()
         context.timeline.append(("tool", started, ended))
-        turn = max(1, context.turn)
+        turn = max(1, context.n_turns)
         elapsed_s = round(ended - started, 4)
         written = writable(raw[:MAX_ARGUMENT_CHARS])
         call = ToolCall(name=name, arguments=written, result=text, outcome=outcome, turn=turn, elapsed_s=elapsed_s)

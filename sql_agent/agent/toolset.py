@@ -29,7 +29,6 @@ from sql_agent.agent.sql_tool import sql_tool
 from sql_agent.agent.tool import Environment, Kind, Tool
 from sql_agent.config import AgentTree, agents_of, database_place
 from sql_agent.data.dataset import fingerprint
-from sql_agent.environment.database import Database
 from sql_agent.environment.databases import Databases
 from sql_agent.environment.sandbox.pool import Sandbox
 from sql_agent.errors import DatabaseFault, ToolFault
@@ -114,48 +113,27 @@ class Toolset:
         """Where the processes of tools are spoken with, if there are any: no code of the user's runs in it."""
         return self._own_tools.loop if isinstance(self._own_tools, RemoteTools) else None
 
-    @cached_property
-    def _loaded(self) -> tuple[list[Tool], list[Kind]]:
+    def _tools(self, db_id: str) -> list[Tool]:
+        """Those of agent.tools, of a database over the one with this id. Raises DatabaseFault, UserError."""
         tools: list[Tool] = []
-        kinds: list[Kind] = []
-        loaded_sources = iter(self._own_tools.by_source if self._own_tools else [])
+        by_source = iter(self._own_tools.by_source if self._own_tools else [])
+        database = self.databases.of(db_id) if self.databases else None
         for source in self._config.agent.tools:
-            if source in (SQL, SCHEMA):
-                tools += self._of_database(source, self._any_database())
-            elif source == PYTHON:
-                assert self._sandbox
+            if database and source == SQL:
+                max_chars = self.max_chars(self._config.database.max_chars)
+                description = self._config.agent.tool_description
+                tools.append(sql_tool(database, description=description, max_chars=max_chars))
+            elif database and source == SCHEMA:
+                tools += schema_tools(database)
+            elif self._sandbox and source == PYTHON:
                 tools.append(python_tool(self._sandbox))
             else:
-                more_tools, more_kinds = next(loaded_sources)
-                tools, kinds = tools + more_tools, kinds + more_kinds
-        return tools, kinds
+                tools += next(by_source)[0]
+        return tools
 
-    def _any_database(self) -> Database:
-        assert self.databases
-        try:
-            return self.databases.of(self.databases.any_id)
-        except DatabaseFault as fault:
-            raise UserError(str(fault)) from fault
-
-    def _of_database(self, source: str, database: Database) -> list[Tool]:
-        if source == SCHEMA:
-            return schema_tools(database)
-        config = self._config
-        max_chars = self.max_chars(config.database.max_chars)
-        return [sql_tool(database, description=config.agent.tool_description, max_chars=max_chars)]
-
-    def _for_question(self, tools: list[Tool], question: Question) -> list[Tool]:
-        """The tools, those of a database over the question's own. Raises DatabaseFault."""
-        if not self.databases or not self._config.database.folder:
-            return tools
-        database, sources = self.databases.of(question.db_id), self._config.agent.tools
-        by_name = {
-            tool.name: tool
-            for source in sources
-            if source in (SQL, SCHEMA)
-            for tool in self._of_database(source, database)
-        }
-        return [by_name.get(tool.name, tool) for tool in tools]
+    @property
+    def _kinds(self) -> list[Kind]:
+        return [kind for _, kinds in self._own_tools.by_source for kind in kinds] if self._own_tools else []
 
     @cached_property
     def _served(self) -> list[Tool]:
@@ -167,8 +145,11 @@ class Toolset:
 
     @cached_property
     def _offered(self) -> list[Tool]:
-        tools, kinds = self._loaded
-        every = [*tools, *self._served, *(tool for kind in kinds for tool in kind.tools)]
+        try:
+            tools = self._tools(self.databases.any_id if self.databases else "")
+        except DatabaseFault as fault:
+            raise UserError(str(fault)) from fault
+        every = [*tools, *self._served, *(tool for kind in self._kinds for tool in kind.tools)]
         if twice := [name for name, n in Counter(tool.name for tool in every).items() if n > 1]:
             raise UserError(
                 f"agent.tools = {self._config.agent.tools} and agent.mcp = {list(self._config.agent.mcp)}: two tools "
@@ -183,16 +164,10 @@ class Toolset:
             return self._offered
 
     @property
-    def has_environments(self) -> bool:
-        """True when environments are begun with each question, which may tell more than it. Raises UserError."""
+    def kinds(self) -> list[Kind]:
+        """The environments that are begun with each question, which may tell more than it. Raises UserError."""
         with self._loading:
-            return bool(self._loaded[1])
-
-    @property
-    def gives_rewards(self) -> bool:
-        """True when an environment grades its episodes. Raises UserError."""
-        with self._loading:
-            return any(kind.rewards for kind in self._loaded[1])
+            return self._kinds
 
     def check(self) -> None:
         """Raise UserError for tools that cannot be used, DatabaseFault for a database that does not answer."""
@@ -207,14 +182,13 @@ class Toolset:
         """The tools of one episode, its environments begun. Raises ToolFault where one breaks, or a server is gone, and
         DatabaseFault for a question whose database is not there."""
         await self._load()
-        tools, kinds = self._loaded
-        tools = self._for_question(tools, question)
+        tools = self._tools(question.db_id if self._config.database.folder else "")
         begun: list[Environment] = []
         agent = self._config.agent
         limits = {"timeout_s": agent.tool_timeout_s}
         try:
             observations = []
-            for kind in kinds:
+            for kind in self._kinds:
                 begun.append(kind.begin())
                 observations.append(
                     await begun[-1].reset(question, **limits, max_chars=self.max_chars(agent.tool_max_chars))

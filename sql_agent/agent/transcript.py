@@ -24,8 +24,3 @@ def assistant_message(items: Iterable[Any]) -> Message:
         elif item.type == "function_call":
             calls.append({"id": item.call_id, "name": item.name, "arguments": writable(item.arguments)})
     return {"role": "assistant", "content": writable("".join(texts)), "tool_calls": calls}
-
-
-def tool_message(call_id: str, content: object) -> Message:
-    """{role, tool_call_id, content} of a tool's answer."""
-    return {"role": "tool", "tool_call_id": call_id, "content": writable(str(content))}

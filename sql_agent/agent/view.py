@@ -79,7 +79,6 @@ def show(console: Console, outcome: Outcome, *, number: int, of: int) -> None:
 
 
 def show_calls(console: Console, calls: list[SqlCall]) -> None:
-    """Print SQL calls with their rows."""
     for call in calls:
         console.print(Text(f"\nturn {call.turn}", style="dim"))
         sql = Syntax(clean(call.sql), "sql", theme="ansi_dark", background_color="default", word_wrap=True)

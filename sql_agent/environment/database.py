@@ -28,7 +28,7 @@ from pathlib import Path
 from foundation.child import Child, Gone
 from foundation.errors import AgentGRPOError, UserError
 from sql_agent.config import DatabaseConfig
-from sql_agent.environment import sql_worker
+from sql_agent.environment import child_side, sql_worker
 from sql_agent.environment.sql_text import Schema, UnusableSQL, clean_sql, explain_reply, is_query, refusal
 from sql_agent.environment.sql_worker import Reply, TableDetails
 from sql_agent.errors import DatabaseFault
@@ -50,7 +50,7 @@ class _Worker:
     """A child process that runs SQL, and the columns that it found. Raises DatabaseFault when it cannot serve."""
 
     def __init__(self, settings: sql_worker.Settings) -> None:
-        program, environment = ["-I", "-S", sql_worker.__file__], {}
+        program, environment = child_side.arguments(sql_worker.__name__), {}
         if settings["dialect"] != "sqlite":
             program = ["-I", "-m", "sql_agent.environment.server_worker"]
             environment = {name: os.environ[name] for name in ("DATABASE_PASSWORD", "HOME") if name in os.environ}
@@ -81,7 +81,7 @@ class Workers:
 
     def _open(self) -> None:
         self._pid, self._lock = os.getpid(), threading.Lock()
-        self._idle: deque[_Worker] = deque()
+        self.idle: deque[_Worker] = deque()  # processes that wait for a query
         self._full = ThreadPoolExecutor(N_FULL, thread_name_prefix="sql")
         self._short = ThreadPoolExecutor(N_SHORT, thread_name_prefix="sql-short")
         self._in_full: set[Future[QueryResult]] = set()
@@ -89,8 +89,6 @@ class Workers:
     def _reopen_after_fork(self) -> None:
         """New threads and workers after a fork, where neither are ours."""
         if self._pid != os.getpid():
-            for worker in self._idle:
-                worker.child.kill()
             self._open()
 
     def close(self) -> None:
@@ -98,13 +96,8 @@ class Workers:
         self._reopen_after_fork()
         for pool in (self._short, self._full):
             pool.shutdown(wait=True, cancel_futures=True)
-        while self._idle:
-            self._idle.pop().child.kill()
-
-    @property
-    def n_idle(self) -> int:
-        """Processes that wait for a query."""
-        return len(self._idle)
+        while self.idle:
+            self.idle.pop().child.kill()
 
     @property
     def has_room(self) -> bool:
@@ -130,16 +123,16 @@ class Workers:
 
     def _take_idle(self, path: str) -> _Worker | None:
         with self._lock:
-            worker = next((idle for idle in reversed(self._idle) if idle.path == path), None)
+            worker = next((idle for idle in reversed(self.idle) if idle.path == path), None)
             if worker:
-                self._idle.remove(worker)
+                self.idle.remove(worker)
         return worker
 
     def give(self, worker: _Worker) -> None:
         """Take it back, idle."""
         with self._lock:
-            self._idle.append(worker)
-            oldest = self._idle.popleft() if len(self._idle) > N_FULL + N_SHORT else None
+            self.idle.append(worker)
+            oldest = self.idle.popleft() if len(self.idle) > N_FULL + N_SHORT else None
         if oldest:
             oldest.child.kill()
 
@@ -186,37 +179,31 @@ class Database(AbstractContextManager["Database"]):
         Cancelling it never disturbs another query. Raises DatabaseFault when the database itself failed, and when the
         query waited for more than LONGEST_WAIT limits.
         """
-        statement = self._prepare(sql)
-        if isinstance(statement, QueryResult):
-            return statement
         try:
-            return await asyncio.wrap_future(self._submit(statement, in_full=self.workers.has_room))
+            return await asyncio.wrap_future(self._submit(sql, in_full=self.workers.has_room))
         except _Unfinished:
-            return await asyncio.wrap_future(self._submit(statement, in_full=True))
+            return await asyncio.wrap_future(self._submit(sql, in_full=True))
+        except UnusableSQL as exc:
+            return QueryResult(error=str(exc))
 
     def query_sync(self, sql: object) -> QueryResult:
         """`query` for code without an event loop."""
-        statement = self._prepare(sql)
-        if isinstance(statement, QueryResult):
-            return statement
         try:
-            return self._submit(statement, in_full=self.workers.has_room).result()
+            return self._submit(sql, in_full=self.workers.has_room).result()
         except _Unfinished:
-            return self._submit(statement, in_full=True).result()
+            return self._submit(sql, in_full=True).result()
+        except UnusableSQL as exc:
+            return QueryResult(error=str(exc))
 
-    def _submit(self, sql: str, *, in_full: bool) -> Future[QueryResult]:
-        work = partial(self._run, sql, in_full=in_full, asked_s=time.monotonic())
+    def _submit(self, sql: object, *, in_full: bool) -> Future[QueryResult]:
+        statement = clean_sql(sql)
+        if not is_query(statement):
+            raise UnusableSQL(refusal(self._tables()))
+        work = partial(self._run, statement, in_full=in_full, asked_s=time.monotonic())
         try:
             return self.workers.submit(work, in_full=in_full)
         except RuntimeError as exc:
             raise DatabaseFault(f"database {self.path}: {exc}") from exc
-
-    def _prepare(self, sql: object) -> str | QueryResult:
-        try:
-            statement = clean_sql(sql)
-        except UnusableSQL as exc:
-            return QueryResult(error=str(exc))
-        return statement if is_query(statement) else QueryResult(error=refusal(self._tables()))
 
     def _run(self, sql: str, *, in_full: bool, asked_s: float) -> QueryResult:
         """In a thread of a pool: there are as many threads as workers, so each finds or starts one."""

@@ -26,20 +26,14 @@ class Databases(AbstractContextManager["Databases"]):
 
     def __init__(self, config: DatabaseConfig) -> None:
         self.config = config
-        self._workers = Workers()
+        self.workers = Workers()
         self._made: dict[str, Database] = {}
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """End the workers of all."""
-        self._workers.close()
-
-    @property
-    def n_idle(self) -> int:
-        """Processes that wait for a query."""
-        return self._workers.n_idle
+        self.workers.close()
 
     def of(self, db_id: str) -> Database:
         """The database of a question. Raises DatabaseFault where `problem` has something to say."""
@@ -47,7 +41,7 @@ class Databases(AbstractContextManager["Databases"]):
             if problem := self.problem(db_id):
                 raise DatabaseFault(problem)
             place = self._path(db_id) if self.config.folder else database_place(self.config)
-            self._made[db_id] = Database(self.config, place, self._workers)
+            self._made[db_id] = Database(self.config, place, self.workers)
         return self._made[db_id]
 
     @cached_property

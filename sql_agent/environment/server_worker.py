@@ -19,13 +19,13 @@ import threading
 from itertools import groupby
 from typing import Any, ClassVar
 
+from sql_agent.environment.child_side import bound
 from sql_agent.environment.sql_tree import Forbidden, Rules
 from sql_agent.environment.sql_worker import (
     Reply,
     Settings,
     TableDetails,
     Unusable,
-    confine,
     quoted,
     rows_reply,
     serve,
@@ -45,7 +45,6 @@ POWERFUL = f"""SELECT rolname FROM pg_catalog.pg_roles WHERE pg_has_role(current
 READER = "make a role that has SELECT on these tables and nothing more, and name it in the URL"
 CONNECT_S = 10
 LOOK = "is the server up, and are address, user and password (DATABASE_PASSWORD) right?"
-EXTRAS = {"duckdb": "duckdb", "postgres": "postgres", "mysql": "mysql"}
 
 
 class Duck:
@@ -359,9 +358,9 @@ def opened(settings: Settings) -> Guard:
     try:
         guard = Guard(settings)
     except ImportError as exc:
-        raise Unusable(f"needs a package more ({exc}): pip install 'agentgrpo[{EXTRAS[settings['dialect']]}]'") from exc
+        raise Unusable(f"needs a package more ({exc}): pip install 'agentgrpo[{settings['dialect']}]'") from exc
     threading.stack_size(1 << 18)
-    confine(settings["max_memory_bytes"])
+    bound(settings["max_memory_bytes"], NOFILE=32)
     return guard
 
 

@@ -1,4 +1,4 @@
-"""The child process that runs the model's SQL; `database.py` starts it as `python -I -S sql_worker.py SETTINGS`.
+"""The child process that runs the model's SQL; `database.py` starts it.
 
 Layers: kernel limits (memory, no file may grow), a read-only connection, an allow-list authorizer, SQLite's own limits,
 a deadline. Texts are cut before Python decodes them, so that a wide result costs no memory. Before a statement runs it
@@ -12,10 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import resource
-import select
 import signal
 import sqlite3
 import sys
@@ -26,13 +23,14 @@ from functools import cache
 from itertools import count, groupby, islice
 from typing import Any, Literal, Required, TypedDict
 
+from sql_agent.environment.child_side import answer, bound, requests
+
 MAX_SQL_CHARS = 20_000
 MAX_NAME_CHARS = 100
 MAX_CONCAT_CHARS = 100_000
 PRINTF_DIGITS = 3  # of a width or precision
 SQLITE_SHARE = 0.75  # of the memory limit; the rest is for the result in Python and as JSON
 STEPS_PER_CHECK = 500  # VDBE steps between two looks at the clock: under 2 % of a full scan
-ORPHAN_CHECK_S = 2.0
 
 # Left out on purpose: what makes big values (zeroblob, randomblob), what grows outside SQLite's limits
 # (json_group_array stops at the heap limit only), what tells of
@@ -205,20 +203,6 @@ def _converter() -> sqlite3.Connection:
     return sqlite3.connect(":memory:")
 
 
-def confine(max_memory_bytes: int) -> None:
-    """Let the kernel bound this process: it may grow by `max_memory_bytes`, no file may grow, no core dump."""
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        now_bytes = int(statm.read().split()[0]) * resource.getpagesize()
-    limits = {
-        resource.RLIMIT_AS: now_bytes + max_memory_bytes,
-        resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_NOFILE: 32,
-    }
-    for kind, limit in limits.items():
-        resource.setrlimit(kind, (limit, limit))
-
-
 def authorizer(readable: Iterable[str], hidden: Iterable[str], *, internal: bool) -> Callable[..., int]:
     """An allow-list for set_authorizer: SELECT, READ of `readable`, FUNCTIONS, recursion.
 
@@ -367,10 +351,8 @@ class Guard:
                 continue
             primary = _names(self._real, "SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", parent)
             targets = [to for _, to in pairs if to] or primary
-            columns, parent_columns = (
-                self._spelled(table, [column for column, _ in pairs]),
-                self._spelled(parent, targets),
-            )
+            columns = self._spelled(table, [column for column, _ in pairs])
+            parent_columns = self._spelled(parent, targets)
             if len(columns) == len(parent_columns) == len(pairs):
                 yield columns, parent, parent_columns
 
@@ -444,48 +426,32 @@ def explain(exc: sqlite3.Error | sqlite3.Warning) -> Reply:
     return {"kind": "error", "message": message}
 
 
-def _requests(parent: int) -> Iterable[tuple[str, float]]:
-    """Statements and their limits in s, until the parent closes the line or is gone (a fork may hold its end open)."""
-    while os.getppid() == parent:
-        if select.select([sys.stdin], [], [], ORPHAN_CHECK_S)[0]:
-            line = sys.stdin.buffer.readline()
-            if not line:
-                return
-            yield json.loads(line)
-
-
-def _answer(reply: Reply) -> None:
-    sys.stdout.buffer.write(json.dumps(reply, ensure_ascii=False).encode() + b"\n")
-    sys.stdout.buffer.flush()
-
-
 def serve(make: Callable[[Settings], Any]) -> None:
     """Open the database of the command line and serve requests until the parent goes away."""
-    parent = os.getppid()
     try:
         guard = make(json.loads(sys.argv[1]))
     except (Unusable, MemoryError) as exc:
-        _answer({"kind": "fault", "message": str(exc) or "needs more than database.max_memory_mib to open"})
+        answer({"kind": "fault", "message": str(exc) or "needs more than database.max_memory_mib to open"})
         return
-    _answer({"kind": "ready", "schema": guard.schema, "details": guard.details})
-    for sql, timeout_s in _requests(parent):
+    answer({"kind": "ready", "schema": guard.schema, "details": guard.details})
+    for sql, timeout_s in requests():
         # Only for the case that the parent died and cannot kill: SIGALRM's default action ends the process.
         signal.setitimer(signal.ITIMER_REAL, 2 * timeout_s + 1)
         try:
-            _answer(guard.run(sql, timeout_s=timeout_s))
+            answer(guard.run(sql, timeout_s=timeout_s))
         except MemoryError:
-            _answer({"kind": "memory"})
+            answer({"kind": "memory"})
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def opened(settings: Settings) -> Guard:
     """The guard, in a process that is confined from now on. Raises Unusable."""
-    confine(settings["max_memory_bytes"])
+    bound(settings["max_memory_bytes"], NOFILE=32)
     try:
         return Guard(settings)
     except sqlite3.Error as exc:
         raise Unusable(explain(exc).get("message", str(exc))) from exc
 
 
-if __name__ == "__main__":
+def main() -> None:
     serve(opened)

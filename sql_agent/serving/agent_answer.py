@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from sql_agent.agent.call_ids import sum_told
 from sql_agent.agent.conversation import Conversation, Stopped, Tell
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -33,12 +32,12 @@ class Sample:
     @property
     def sql_calls(self) -> Sequence[SqlCall]:
         """In the order in which they ran."""
-        return self.context.calls
+        return self.context.sql_calls
 
     @property
     def logprob(self) -> float | None:
         """Of all its tokens."""
-        return sum_told(self.context.logprobs)
+        return self.context.logprob
 
     @property
     def text(self) -> str:

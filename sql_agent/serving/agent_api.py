@@ -105,7 +105,7 @@ class AgentApi:
                 f"serve.vote = {vote} with rollout.evaluation.temperature = 0: so many answers would be the same; set "
                 "the temperature above 0, or serve.vote = 0"
             )
-        if keeper and runner.toolset.has_environments:
+        if keeper and runner.toolset.kinds:
             raise UserError("serve.keep: environments tell the model what is in no message; leave it out")
         self._answerer, self._name, self._limits, self._keeper = answerer, name, limits, keeper
         self._open = 0

@@ -21,7 +21,7 @@ def _calls(request: ChatRequest, answer: Answer) -> dict[str, Any]:
     if not request.tool_calls:
         return {}
     context = answer.chosen.context
-    sql = [call.model_dump(mode="json") for call in context.calls]
+    sql = [call.model_dump(mode="json") for call in context.sql_calls]
     return {"sql_calls": sql, "tool_calls": [call.model_dump(mode="json") for call in context.tool_calls]}
 
 

@@ -133,7 +133,7 @@ class Chat:
 
     def _show_calls(self) -> None:
         last = self.conversation.last
-        show_calls(self._out, last.calls)
+        show_calls(self._out, last.sql_calls)
         for call in last.tool_calls:
             self._note(f"\nturn {call.turn}  {call.name} {call.arguments}  ({call.outcome}, {call.elapsed_s:.1f} s)")
             self._note(call.result, style="")

@@ -58,7 +58,7 @@ class Keeper:
     def conversation(self, about: dict[str, Any], messages: list[dict[str, str]], sample: Sample) -> None:
         """Write an answered conversation, later: the client's `messages`, and what the agent did and said then."""
         row = {"kind": "conversation", **about, "at": int(time.time()), "said": messages}
-        queries = [call.sql for call in sample.context.calls if call.result.ok]
+        queries = [call.sql for call in sample.context.sql_calls if call.result.ok]
         row |= {"messages": sample.context.messages, "answer": sample.text, "queries": queries}
         self._writer.submit(self._write_unless_private, row)
 

@@ -60,16 +60,6 @@ class Request:
     at_s: float
 
 
-@dataclass
-class FakeServer:
-    """What a test sees: the address (with /v1), the requests so far, and how many were open at once at most."""
-
-    base_url: str
-    requests: list[Request] = field(default_factory=list)
-    most_open: int = 0
-    n_connections: int = 0
-
-
 def chat_reply(content: str | None, *, finish_reason: str = "stop", **extra: Any) -> dict[str, Any]:
     """A chat completion with `content`; `extra` are further keys of the message."""
     message = {"role": "assistant", "content": content, **extra}
@@ -126,15 +116,11 @@ def openai_server(
     handler: Handler, *, port: int = 0, keep_alive: bool = False, tls: ssl.SSLContext | None = None
 ) -> Iterator[FakeServer]:
     """Serve POST .../chat/completions (or a reward model's .../score) with `handler`, and GET .../models."""
-    server = _Server(("127.0.0.1", port), _KeepAliveHandler if keep_alive else _RequestHandler)
-    if tls:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    server.fake = FakeServer(base_url=f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}/v1")
-    server.answer = handler
+    server = FakeServer(handler, port=port, keep_alive=keep_alive, tls=tls)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
-        yield server.fake
+        yield server
     finally:
         server.ended.set()
         server.shutdown()
@@ -142,17 +128,22 @@ def openai_server(
         thread.join()
 
 
-class _Server(ThreadingHTTPServer):
+class FakeServer(ThreadingHTTPServer):
+    """What a test sees: the address (with /v1), the requests so far, and how many were open at once at most."""
+
     daemon_threads = True
     request_queue_size = 256
-    fake: FakeServer
-    answer: Handler
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.ended = threading.Event()
-        self.lock = threading.Lock()
-        self.n_open = 0
+    def __init__(self, handler: Handler, *, port: int, keep_alive: bool, tls: ssl.SSLContext | None) -> None:
+        super().__init__(("127.0.0.1", port), _RequestHandler)
+        self.protocol_version = "HTTP/1.1" if keep_alive else "HTTP/1.0"
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
+        self.base_url = f"http{'s' if tls else ''}://127.0.0.1:{self.server_port}/v1"
+        self.answer = handler
+        self.requests: list[Request] = []
+        self.most_open = self.n_open = self.n_connections = 0
+        self.ended, self.lock = threading.Event(), threading.Lock()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that gives up is part of many tests; anything else shows."""
@@ -161,13 +152,14 @@ class _Server(ThreadingHTTPServer):
 
 
 class _RequestHandler(BaseHTTPRequestHandler):
-    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
+    server: FakeServer  # pyright: ignore[reportIncompatibleVariableOverride]
     disable_nagle_algorithm = True
 
     def setup(self) -> None:
         super().setup()
+        self.protocol_version = self.server.protocol_version
         with self.server.lock:
-            self.server.fake.n_connections += 1
+            self.server.n_connections += 1
 
     def log_message(self, format: str, *args: Any) -> None:
         """Silent: the requests are in `FakeServer.requests`."""
@@ -180,7 +172,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         with self.server.lock:
             self.server.n_open += 1
-            self.server.fake.most_open = max(self.server.fake.most_open, self.server.n_open)
+            self.server.most_open = max(self.server.most_open, self.server.n_open)
         try:
             reply = self._answer()
             ended = self.server.ended.wait(reply.pause_s)
@@ -196,7 +188,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(path=self.path, headers=headers, json=data, at_s=time.monotonic())
         with self.server.lock:
-            self.server.fake.requests.append(request)
+            self.server.requests.append(request)
         if not self.path.endswith(("/chat/completions", "/score")):
             return error_reply(404, f"no such route: {self.path}")
         answer = self.server.answer(data)
@@ -228,7 +220,3 @@ class _RequestHandler(BaseHTTPRequestHandler):
                 return
             self.wfile.write(data[start : start + size])
             self.wfile.flush()
-
-
-class _KeepAliveHandler(_RequestHandler):
-    protocol_version = "HTTP/1.1"

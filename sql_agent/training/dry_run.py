@@ -31,7 +31,7 @@ from sql_agent.records import Question
 from sql_agent.scoring.check import check_judge, offline_kinds
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.models import check_model_folder, gpu_count
-from sql_agent.testing.server import Answer, chat_reply, openai_server, stream_reply
+from sql_agent.testing.server import chat_reply, openai_server
 from sql_agent.training import preflight
 from sql_agent.training.memory import GB, local_model, memory, model_name, parameters
 from sql_agent.training.probe import findings, probed
@@ -160,10 +160,7 @@ def rehearse(config: AgentTree, questions: Sequence[Question]) -> Iterator[str]:
 def _played(runner: EpisodeRunner, question: Question, match: str, key: str) -> str:
     text = question.answer or "42"
 
-    def answer(request: dict[str, Any]) -> Answer:
-        return stream_reply({"role": "assistant", "content": text}) if request.get("stream") else chat_reply(text)
-
-    with openai_server(answer, keep_alive=True) as server:
+    with openai_server(lambda _: chat_reply(text), keep_alive=True) as server:
         address = server.base_url.removesuffix("/v1")
         llm = LLMEndpoint(f"{address}{TRAINED}/v1", "scripted", untrained_url=f"{address}{UNTRAINED}/v1")
         try:

@@ -90,7 +90,7 @@ class AgentChats(AbstractContextManager["AgentChats"]):
             assert tool
             context = EpisodeContext()
             result = await tool.invoke(context, json.dumps({"sql": sql}, ensure_ascii=False))
-            if not context.calls or not context.calls[-1].result.ok:
+            if not context.sql_calls or not context.sql_calls[-1].result.ok:
                 raise Unusable("reference SQL that does not run")
             call = {"id": f"call_{n}", "name": QUERY, "arguments": {"sql": sql}}
             messages += [
@@ -108,7 +108,7 @@ def _system(runner: EpisodeRunner, db_id: str) -> list[Message]:
             f"{agent.custom_episode}: what such an agent is told stands nowhere in its rollouts. "
             "Write its conversations as rows with messages, and give that file"
         )
-    if runner.toolset.has_environments:
+    if runner.toolset.kinds:
         raise UserError(
             f"agent.tools = {agent.tools} has environments, which tell the model more than the question; rollouts "
             "do not hold it. Write the conversations as rows with messages, and give that file"

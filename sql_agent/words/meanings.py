@@ -125,16 +125,6 @@ def _glosses(word: str) -> frozenset[str]:
 
 
 @functools.cache
-def chinese_of_phrases() -> dict[str, set[str]]:
-    """The Chinese words that mean each English phrase."""
-    words: dict[str, set[str]] = {}
-    for chinese in _cedict():
-        for gloss in _glosses(chinese):
-            words.setdefault(gloss, set()).add(chinese)
-    return words
-
-
-@functools.cache
 def _wikdict() -> dict[str, set[str]]:
     """What other languages say with the same words."""
     phrases: dict[str, set[str]] = {}

@@ -17,7 +17,7 @@ import pytest
 
 from sql_agent.config import ROOT, ModelConfig
 from sql_agent.serving.models import model_folder
-from sql_agent.testing.server import Answer, chat_reply, openai_server, stream_reply
+from sql_agent.testing.server import Answer, chat_reply, openai_server
 from tests.pages import blocks_of
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ exec .venv/bin/python -m sql_agent train "$@"
 
 
 def answer(request: dict[str, Any]) -> Answer:
-    return stream_reply({"role": "assistant", "content": "4.5"}) if request.get("stream") else chat_reply("4.5")
+    return chat_reply("4.5")
 
 
 def copy_of_the_project(folder: Path) -> None:

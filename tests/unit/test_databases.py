@@ -184,8 +184,8 @@ def test_many_databases_share_a_few_processes(tmp_path: Path) -> None:
 
     with Databases(DatabaseConfig(folder=str(tmp_path))) as opened:
         assert asyncio.run(ask_all(opened)) == [[[f"only-in-{name}"]] for name in names * 3]
-        assert 0 < opened.n_idle <= N_FULL + N_SHORT
-    assert opened.n_idle == 0
+        assert 0 < len(opened.workers.idle) <= N_FULL + N_SHORT
+    assert len(opened.workers.idle) == 0
 
 
 @pytest.mark.slow

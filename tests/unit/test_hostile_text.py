@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from foundation.files import read_object
 from foundation.marks import Marks
 from foundation.model_code import code_key
 from foundation.redaction import MASK, keep_secret, redacted
-from sql_agent.agent import relay
 from sql_agent.api.rewards import STEP, final_answer
 from sql_agent.curation.chats import CODE, read_turns
 from sql_agent.curation.formulas import LINK
@@ -139,16 +137,3 @@ def test_deep_json_breaks_nothing(depth: int, tmp_path: Path) -> None:
 def test_numbers_beyond_any_float_or_list() -> None:
     with pytest.raises(NotAllowed):
         allowed({"messages": [{"role": "user"}], "temperature": 10**400})
-
-
-def test_the_calls_of_a_stream_stand_by_their_index_however_large() -> None:
-    session: Any = SimpleNamespace(fault=None)
-
-    def merged(*indices: Any) -> dict[str, Any]:
-        calls = [{"index": index, "function": {"name": str(index)}} for index in indices]
-        events = [json.dumps({"choices": [{"delta": {"tool_calls": [call]}}]}) for call in calls]
-        return relay._merged(session, "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]).encode())
-
-    called = merged(10**12, 0)["choices"][0]["message"]["tool_calls"]
-    assert [call["function"]["name"] for call in called] == ["0", str(10**12)] and session.fault is None
-    assert merged("a", 0) == {} and "no whole stream" in str(session.fault)

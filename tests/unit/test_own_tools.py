@@ -206,7 +206,7 @@ def play(toolset: Toolset, *amounts: int) -> tuple[EpisodeTools, float | None]:
 
 def test_an_environment_is_made_for_each_episode(make: MakeTools) -> None:
     toolset = make(ENVIRONMENT)
-    assert [tool.name for tool in toolset.offered] == ["add"] and toolset.gives_rewards
+    assert [tool.name for tool in toolset.offered] == ["add"] and toolset.kinds[0].rewards
     assert "self" not in toolset.offered[0].parameters["properties"]
     offered, reward = play(toolset, 1, 2)
     assert (offered.told, reward) == (["Reach 3."], 1.0)

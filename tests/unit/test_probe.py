@@ -103,6 +103,6 @@ def test_the_documented_command(tmp_path: Path) -> None:
 
 def test_the_runs_own_database_is_left_as_it_is(context: ScoringContext) -> None:
     assert context.databases
-    before = context.databases.n_idle
+    before = len(context.databases.workers.idle)
     probe(load_questions(ROOT / "sql_agent" / "data" / "val.parquet"), context, n=8)
-    assert context.databases.n_idle == before == 0
+    assert len(context.databases.workers.idle) == before == 0

@@ -131,7 +131,8 @@ def test_a_sandbox_of_before_a_fork_serves_its_child(sandbox: Sandbox) -> None:
 
 def test_where_the_kernel_cannot_confine_the_tool_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = "; from sql_agent.environment.sandbox import kernel; kernel.CALLS = {}; main()"
-    monkeypatch.setattr(pool, "START", pool.START.replace("; main()", elsewhere))
+    given = [part.replace("; main()", elsewhere) for part in pool.arguments(pool.WORKER)]
+    monkeypatch.setattr(pool, "arguments", lambda _module, settings: [*given, settings])
     refused = pytest.raises(UserError, match="cannot be confined on this machine: .*needs Linux.* leave python out")
     with closing(Toolset(build_config({"agent": {"tools": ["python"]}}))) as toolset, refused:
         toolset.check()

@@ -11,11 +11,11 @@ from sql_agent.config import ROOT
 MIB = 2**20
 CONFINED = f"""
 import json, resource
-from sql_agent.environment.sql_worker import confine
+from sql_agent.environment.child_side import bound
 
 with open("/proc/self/statm") as statm:
     before = int(statm.read().split()[0]) * resource.getpagesize()
-confine({64 * MIB})
+bound({64 * MIB})
 
 def fits(n_bytes):
     try:

@@ -42,7 +42,7 @@ def tool(database: Database) -> Tool:
 
 @pytest.fixture
 def context() -> EpisodeContext:
-    return EpisodeContext(turn=2)
+    return EpisodeContext(n_turns=2)
 
 
 def invoke(tool: Tool, context: EpisodeContext, arguments: str) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def test_any_error_is_valid_json_within_the_limit(error: str, max_chars: int) ->
 def test_a_call_is_recorded_with_its_turn(tool: Tool, context: EpisodeContext) -> None:
     shown = invoke(tool, context, '{"sql": "SELECT count(*) AS n FROM drugs_info;"}')
     assert shown == {"status": "success", "records": [{"n": N_DRUGS}], "count": 1}
-    (call,) = context.calls
+    (call,) = context.sql_calls
     assert (call.sql, call.turn, call.result.rows) == ("SELECT count(*) AS n FROM drugs_info;", 2, [[N_DRUGS]])
 
 
@@ -170,7 +170,7 @@ def test_many_equal_columns_cost_next_to_nothing(database: Database) -> None:
 def test_a_failing_query_is_a_call_and_an_error_text(tool: Tool, context: EpisodeContext) -> None:
     shown = invoke(tool, context, '{"sql": "SELECT nme FROM drugs_info"}')
     assert shown["status"] == "error" and "no such column: nme" in shown["error"]
-    assert len(context.calls) == 1 and not context.calls[0].result.ok and context.n_bad_tool_calls == 0
+    assert len(context.sql_calls) == 1 and not context.sql_calls[0].result.ok and context.n_bad_tool_calls == 0
 
 
 BAD_ARGUMENTS = [
@@ -199,13 +199,13 @@ BAD_ARGUMENTS = [
 def test_bad_arguments_are_an_error_text_and_counted(tool: Tool, context: EpisodeContext, arguments: str) -> None:
     shown = invoke(tool, context, arguments)
     assert shown["status"] == "error" and shown["error"]
-    assert (context.n_bad_tool_calls, context.calls) == (1, [])
+    assert (context.n_bad_tool_calls, context.sql_calls) == (1, [])
 
 
 @pytest.mark.parametrize("sql", ["SELECT '\\ud800'", "SELECT '\\u0000'", "SELECT '" + "x" * 5_000_000 + "'"], ids=len)
 def test_odd_sql_is_an_error_that_a_record_can_carry(tool: Tool, context: EpisodeContext, sql: str) -> None:
     assert invoke(tool, context, f'{{"sql": "{sql}"}}')["status"] == "error"
-    episode = Episode(question=Question(id="1", question="?"), sql_calls=context.calls)
+    episode = Episode(question=Question(id="1", question="?"), sql_calls=context.sql_calls)
     text = episode.model_dump_json()
     assert Episode.model_validate_json(text) == episode and len(text) < 100_000
     text.encode()
@@ -215,7 +215,7 @@ def test_a_database_fault_is_kept_and_raised(tool: Tool, database: Database, con
     Path(database.path).unlink()
     with pytest.raises(DatabaseFault) as caught:
         asyncio.run(tool.invoke(context, '{"sql": "SELECT 1"}'))
-    assert context.fault is caught.value and context.calls == []
+    assert context.fault is caught.value and context.sql_calls == []
 
 
 def test_parallel_calls_do_not_mix(tool: Tool, context: EpisodeContext) -> None:
@@ -224,7 +224,7 @@ def test_parallel_calls_do_not_mix(tool: Tool, context: EpisodeContext) -> None:
         return await asyncio.gather(*(tool.invoke(context, arguments) for arguments in asked))
 
     assert [json.loads(text)["records"][0]["n"] for text in asyncio.run(run())] == list(range(20))
-    assert sorted(call.result.rows[0][0] for call in context.calls) == list(range(20))
+    assert sorted(call.result.rows[0][0] for call in context.sql_calls) == list(range(20))
 
 
 def test_the_tool_has_a_strict_schema(tool: Tool) -> None:
@@ -236,7 +236,7 @@ def test_the_tool_has_a_strict_schema(tool: Tool) -> None:
 
 def test_a_cell_is_shown_as_it_is(tool: Tool, context: EpisodeContext) -> None:
     shown = asyncio.run(tool.invoke(context, '{"sql": "SELECT \'<|im_end|><tool_call>\' AS x"}'))
-    assert "<|im_end|><tool_call>" in shown and context.calls[0].result.rows == [["<|im_end|><tool_call>"]]
+    assert "<|im_end|><tool_call>" in shown and context.sql_calls[0].result.rows == [["<|im_end|><tool_call>"]]
 
 
 @pytest.mark.parametrize(

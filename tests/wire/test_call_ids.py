@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.types.responses import ResponseFunctionToolCall
 
-from sql_agent.agent.call_ids import told_apart
+from sql_agent.agent.call_ids import tell_apart
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config
@@ -19,19 +18,13 @@ from sql_agent.testing.server import chat_reply, in_turn, openai_server, tool_ca
 CALLS = [tool_call_reply(("python", {"code": f"print({n})"})) for n in (1, 2, 3)]
 
 
-def call(name: str) -> ResponseFunctionToolCall:
-    return ResponseFunctionToolCall(type="function_call", name="t", arguments="{}", call_id=name)
-
-
 @given(st.lists(st.lists(st.sampled_from(["", "call_0", "call_1", "call_0.1"]), max_size=4), max_size=5))
 def test_all_ids_of_a_conversation_differ(turns: list[list[str]]) -> None:
-    history: list[Any] = []
-    for turn in turns:
-        answer = [call(name) for name in turn]
-        told_apart(answer, history)
-        history += [{"call_id": one.call_id} for one in answer]
-    ids = [one["call_id"] for one in history]
-    assert len(set(ids)) == len(ids) and all(ids)
+    calls = [[SimpleNamespace(id=name) for name in turn] for turn in turns]
+    ids: set[str] = set()
+    for answer in calls:
+        tell_apart(answer, ids)
+    assert len(ids) == sum(map(len, calls)) and all(ids)
 
 
 def test_an_endpoint_that_numbers_each_answer_anew_is_understood() -> None:

@@ -24,7 +24,7 @@ from foundation.background import Exited, in_thread
 from foundation.errors import RunError
 from foundation.net import free_port
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.agent.episode import PolicyClient
+from sql_agent.agent.policy_client import PolicyClient
 from sql_agent.agent.relay import Relay, Session
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.testing.server import FakeServer, Reply, openai_server

@@ -357,7 +357,7 @@ def test_a_database_that_breaks_behind_the_server_is_a_fault(make: MakeTools, tm
     toolset = make({"command": "python", "args": [*OWN, "--database", str(copy)]})
     ask = (QUERY, {"sql": "SELECT count(*) AS n FROM disease"})
     context, (said,) = call(toolset, ask)
-    assert json.loads(said)["status"] == "success" and context.calls == []
+    assert json.loads(said)["status"] == "success" and context.sql_calls == []
     copy.unlink()
     with pytest.raises(ToolFault, match=r"MCP server 'test': database .*copy\.db"):
         call(toolset, ask)

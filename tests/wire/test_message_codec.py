@@ -15,7 +15,6 @@ from foundation.marks import FAMILIES, Marks, Showing
 from sql_agent.agent.conversation import Conversation
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.agent.message_codec import StreamCodec
 from sql_agent.config import build_config
 from sql_agent.records import Question
 from sql_agent.testing.server import chat_reply, in_turn, openai_server, stream_reply, tool_call_reply
@@ -24,19 +23,13 @@ PROGRAM = Path(__file__).with_name("editing_agent.py")
 TEXT = "{% if x %}<|im_start|>user\n＜|im_end|> ＜＜think> [INST] </tool_response>\\u003c|im_end|>{% endif %}\n"
 
 
-def edits(streams: bool) -> Any:
+def edits(body: dict[str, Any]) -> Any:
     """The model: reads, writes what it was shown with a line more, and answers with it."""
-
-    def handler(body: dict[str, Any]) -> Any:
-        shown = [one["content"] for one in body["messages"] if one["role"] == "tool"]
-        if not shown:
-            return tool_call_reply(("read", {}), content="＜think> of it") if not streams else as_stream(None, {})
-        said = shown[0] + "+"
-        if len(shown) == 1:
-            return as_stream("＜|im_", {"text": said}) if streams else tool_call_reply(("write", {"text": said}))
-        return as_stream(said, None) if streams else chat_reply(said)
-
-    return handler
+    shown = [one["content"] for one in body["messages"] if one["role"] == "tool"]
+    if not shown:
+        return tool_call_reply(("read", {}), content="＜think> of it")
+    said = shown[0] + "+"
+    return tool_call_reply(("write", {"text": said})) if len(shown) == 1 else chat_reply(said)
 
 
 def as_stream(text: str | None, arguments: dict[str, Any] | None) -> Any:
@@ -58,7 +51,7 @@ def test_a_file_that_a_program_reads_and_writes_keeps_its_tokens(tmp_path: Path,
     file.write_text(TEXT, encoding="utf-8")
     agent = {"command": f"python {PROGRAM} {file} {'stream' if streams else 'whole'}", "tools": []}
     marks = Marks()
-    with openai_server(edits(streams)) as server, EpisodeRunner(build_config({"agent": agent})) as runner:
+    with openai_server(edits) as server, EpisodeRunner(build_config({"agent": agent})) as runner:
         llm = LLMEndpoint(server.base_url, "m", marks=marks)
         episode = asyncio.run(runner.run(Question(id="q", question="<|im_end|>?"), llm))
         sent = [request.json["messages"] for request in server.requests]
@@ -84,16 +77,6 @@ def test_pieces_say_what_the_whole_says(pieces: list[str], size: int) -> None:
     cut = [text[n : n + size] for n in range(0, len(text), size)]
     showing = Showing(marks)
     assert "".join([*map(showing.add, cut), showing.end()]) == marks.shown(text)
-    stream, said = StreamCodec(marks), json.dumps({"a": text}, ensure_ascii=False)
-    events: list[Any] = [{"content": piece} for piece in cut]
-    events += [{"tool_calls": [{"index": 0, "function": {"arguments": said[n : n + size]}}]} for n in
-               range(0, len(said), size)]  # fmt: skip
-    events = [{"choices": [{"index": 0, "delta": one, "finish_reason": None}]} for one in events]
-    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    deltas = [stream.for_agent(one)["choices"][0]["delta"] for one in events]
-    assert "".join(one.get("content") or "" for one in deltas) == marks.shown(text)
-    parts = [call["function"]["arguments"] for one in deltas for call in one.get("tool_calls") or []]
-    assert json.loads("".join(parts)) == json.loads(marks.shown(said))
 
 
 @pytest.mark.long

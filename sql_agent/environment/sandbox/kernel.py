@@ -12,9 +12,11 @@ import ctypes
 import math
 import os
 import platform
-import resource
 import signal
+import struct
 from typing import NamedTuple
+
+from sql_agent.environment.child_side import bound
 
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38  # prctl(2)
 SECCOMP_MODE_FILTER = 2
@@ -45,18 +47,6 @@ CALLS = {
     "x86_64": Calls(0xC000003E, 1, 9, (11, 25, 12, 28, 202, 15, 60, 231)),
     "aarch64": Calls(0xC00000B7, 64, 222, (215, 216, 214, 233, 98, 139, 93, 94)),
 }
-
-
-class Instruction(ctypes.Structure):
-    """struct sock_filter."""
-
-    _fields_ = [("code", ctypes.c_uint16), ("yes", ctypes.c_uint8), ("no", ctypes.c_uint8), ("k", ctypes.c_uint32)]
-
-
-class Program(ctypes.Structure):
-    """struct sock_fprog."""
-
-    _fields_ = [("length", ctypes.c_uint16), ("instructions", ctypes.POINTER(Instruction))]
 
 
 Step = tuple[int, int, int, int]
@@ -91,28 +81,15 @@ def confine(*, cpu_s: float, memory_bytes: int) -> None:
     os.closerange(OUTPUT + 1, MOST_DESCRIPTORS)
     os.close(0)
     os.environ.clear()
-    _limit(cpu_s, memory_bytes)
-    _prctl(prctl, PR_SET_NO_NEW_PRIVS, 1)
-    steps = filter_steps(calls)
-    program = Program(len(steps), (Instruction * len(steps))(*steps))
-    _prctl(prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program))
-
-
-def _limit(cpu_s: float, memory_bytes: int) -> None:
-    """Processor time as the timer's signal, whose default action ends a process also inside one long C call."""
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        now_bytes = int(statm.read().split()[0]) * resource.getpagesize()
-    limits = {
-        resource.RLIMIT_AS: now_bytes + memory_bytes,
-        resource.RLIMIT_CPU: math.ceil(cpu_s) + 1,
-        resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_NOFILE: 0,
-    }
-    for kind, limit in limits.items():
-        resource.setrlimit(kind, (limit, limit))
+    bound(memory_bytes, CPU=math.ceil(cpu_s) + 1, NOFILE=0)
+    # The timer's signal ends a process by default, also inside one long C call.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
+    _prctl(prctl, PR_SET_NO_NEW_PRIVS, 1)
+    steps = filter_steps(calls)
+    instructions = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))  # sock_filter
+    program = struct.pack("HP", len(steps), ctypes.addressof(instructions))  # sock_fprog
+    _prctl(prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program)
 
 
 def _prctl(prctl: ctypes._NamedFuncPointer, option: int, *values: object) -> None:

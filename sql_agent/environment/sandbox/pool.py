@@ -18,16 +18,17 @@ from dataclasses import dataclass
 
 from foundation.child import Child, Gone
 from foundation.errors import UserError
-from sql_agent.config import ROOT, PythonConfig
+from sql_agent.config import PythonConfig
+from sql_agent.environment.child_side import arguments
 from sql_agent.environment.sandbox.rules import MAX_OUTPUT_CHARS
 from sql_agent.environment.sandbox.worker import Kind, Reply, Settings
 from sql_agent.errors import ToolFault
 
+WORKER = "sql_agent.environment.sandbox.worker"
 N_WORKERS = 4
 START_TIMEOUT_S = 30.0  # 0.1 s on an idle machine
 WALL_SHARE, WALL_LEAST_S = 10.0, 10.0  # the processor's time must come within this: confined code cannot wait
 LONGEST_WAIT_S = 120.0
-START = f"import sys; sys.path.append({str(ROOT)!r}); from sql_agent.environment.sandbox.worker import main; main()"
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Sandbox:
                 return worker
             worker.kill()
         try:
-            worker = Child(["-I", "-S", "-c", START, json.dumps(self._settings)], start_s=START_TIMEOUT_S)
+            worker = Child(arguments(WORKER, json.dumps(self._settings)), start_s=START_TIMEOUT_S)
         except Gone as gone:
             raise ToolFault(f"python: the process that runs code did not start ({gone})") from gone
         if worker.hello != {"kind": "ok", "text": "1\n"}:

@@ -12,7 +12,6 @@ import ast
 import builtins
 import importlib
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -92,11 +91,6 @@ class Rules:
         public = {name for kind in types for name in dir(kind) if not name.startswith("_")}
         members = {name for module in self.modules.values() for name in vars(module)}
         self.attributes = (public | members | MORE_ATTRIBUTES) - NOT_ATTRIBUTES
-        self._checks: dict[type[ast.AST], Callable[[Any], None]] = {
-            ast.Attribute: self._attribute,
-            ast.Import: self._import,
-            ast.ImportFrom: self._import_from,
-        }
 
     def parse(self, code: str) -> ast.Module:
         """The syntax tree of code that keeps the rules. Raises Refused, SyntaxError and what deep nesting raises."""
@@ -113,25 +107,13 @@ class Rules:
         for name in _names(node):
             if name.startswith("__"):
                 raise Refused(f"the name {name!r} is not available{_line(node)}")
-        if check := self._checks.get(type(node)):
-            check(node)
-
-    def _attribute(self, node: ast.Attribute) -> None:
-        if node.attr not in self.attributes:
+        if isinstance(node, ast.Attribute) and node.attr not in self.attributes:
             hint = "; use an f-string" if node.attr in FORMATS else ""
             raise Refused(f"the attribute {node.attr!r} is not available{_line(node)}{hint}")
-
-    def _import(self, node: ast.Import) -> None:
-        for name in node.names:
-            self._module(name.name, node)
-
-    def _import_from(self, node: ast.ImportFrom) -> None:
-        self._module("." * node.level + (node.module or ""), node)
-
-    def _module(self, name: str, node: ast.AST) -> None:
-        if name not in self.modules:
-            there = ", ".join(self.modules) or "none"
-            raise Refused(f"the module {name!r} is not available{_line(node)}; there are: {there}")
+        for name in _imported(node):
+            if name not in self.modules:
+                there = ", ".join(self.modules) or "none"
+                raise Refused(f"the module {name!r} is not available{_line(node)}; there are: {there}")
 
     def namespace(self, output: Output) -> dict[str, Any]:
         """The globals that the code starts with."""
@@ -149,6 +131,12 @@ def _names(node: ast.AST) -> list[str]:
     fields = (value for _, value in ast.iter_fields(node) if not isinstance(node, ast.Constant))
     flat = (item for value in fields for item in (value if isinstance(value, list) else [value]))
     return [item for item in flat if isinstance(item, str)]
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return ["." * node.level + (node.module or "")]
+    return [name.name for name in node.names] if isinstance(node, ast.Import) else []
 
 
 def _line(node: ast.AST) -> str:

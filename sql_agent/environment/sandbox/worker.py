@@ -1,4 +1,4 @@
-"""The process that runs a model's Python; `pool.py` starts it as `python -I -S -c ... SETTINGS`.
+"""The process that runs a model's Python; `pool.py` starts it.
 
 Each run is a child of its own, forked from here, confined before it reads the code, and gone afterwards: nothing that
 code does can reach the next run, this process or the parent. This process itself never runs a model's code; it reads
@@ -17,15 +17,14 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
 from typing import Literal, TypedDict
 
+from sql_agent.environment.child_side import answer, requests
 from sql_agent.environment.sandbox.kernel import Unconfined, confine
 from sql_agent.environment.sandbox.rules import CODE, MAX_OUTPUT_CHARS, Flood, Output, Refused, Rules, run
 
 MOST_BYTES = 4 * MAX_OUTPUT_CHARS + 4096
 ERROR_CHARS = 500
-ORPHAN_CHECK_S = 2.0
 # ok; error: the code raised; refused: it breaks a rule; flood: it printed too much; timeout, memory: a limit;
 # crash: its process died; busy: the machine gave it no time; fault: no run was possible
 Kind = Literal["ok", "error", "refused", "flood", "timeout", "memory", "crash", "busy", "fault"]
@@ -50,28 +49,13 @@ class Reply(TypedDict):
 
 def main() -> None:
     """Serve requests until the parent goes away."""
-    parent, settings = os.getppid(), json.loads(sys.argv[1])
+    settings = json.loads(sys.argv[1])
     os.chdir("/")
     warnings.simplefilter("ignore")
     rules = Rules(settings["modules"])
-    _answer(run_apart("1", rules, settings))  # the parent begins with what a first run gives
-    for code in _requests(parent):
-        _answer(run_apart(code, rules, settings))
-
-
-def _requests(parent: int) -> Iterator[str]:
-    """Code to run, until the parent closes the line or is gone (a fork may hold its end open)."""
-    while os.getppid() == parent:
-        if select.select([sys.stdin], [], [], ORPHAN_CHECK_S)[0]:
-            line = sys.stdin.buffer.readline()
-            if not line:
-                return
-            yield json.loads(line)["code"]
-
-
-def _answer(reply: Reply) -> None:
-    sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")
-    sys.stdout.buffer.flush()
+    answer(run_apart("1", rules, settings))  # the parent begins with what a first run gives
+    for request in requests():
+        answer(run_apart(request["code"], rules, settings))
 
 
 def run_apart(code: str, rules: Rules, settings: Settings) -> Reply:
