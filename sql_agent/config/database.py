@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
-from sql_agent.config.node import Node
+from sql_agent.config.node import Node, option
 
 # Schemes of database.url, and what sqlglot calls their SQL.
 DIALECTS = {"duckdb": "duckdb", "postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
@@ -17,27 +17,25 @@ TITLES = {"sqlite": "SQLite", "duckdb": "DuckDB", "postgres": "PostgreSQL", "mys
 class DatabaseConfig(Node):
     """The database the tool reads, and the limits of one query."""
 
-    path: str = Field(
-        default="sql_agent/data/medical.db", description="SQLite file; relative paths start at the project root"
-    )
-    folder: str = Field(
-        default="",
-        description="instead of path, a folder with a database for each question, ID/ID.sqlite as in Spider and BIRD; "
+    path: str = option("sql_agent/data/medical.db", "SQLite file; relative paths start at the project root")
+    folder: str = option(
+        "",
+        "instead of path, a folder with a database for each question, ID/ID.sqlite as in Spider and BIRD; "
         "the column db_id of a question names its database",
     )
-    url: str = Field(
-        default="",
-        description="instead of path, duckdb:///FILE, postgresql://USER@HOST/NAME, mysql:// or mariadb://; the "
+    url: str = option(
+        "",
+        "instead of path, duckdb:///FILE, postgresql://USER@HOST/NAME, mysql:// or mariadb://; the "
         "environment variable DATABASE_PASSWORD holds the password",
     )
-    tables: list[str] = Field(
-        default=["drugs_info", "disease"],
-        description="tables the model may read; none: all; of a url all unless named; of a folder always all",
+    tables: list[str] = option(
+        ["drugs_info", "disease"],
+        "tables the model may read; none: all; of a url all unless named; of a folder always all",
     )
-    timeout_s: float = Field(default=2.0, gt=0, description="longest run of one query")
-    max_rows: int = Field(default=50, ge=1, description="rows kept of one result")
-    max_chars: int = Field(default=1000, ge=100, description="characters of JSON shown to the model per call")
-    max_memory_mib: int = Field(default=64, ge=16, description="memory one query may use (growth of its process)")
+    timeout_s: float = option(2.0, "longest run of one query", gt=0)
+    max_rows: int = option(50, "rows kept of one result", ge=1)
+    max_chars: int = option(1000, "characters of JSON shown to the model per call", ge=100)
+    max_memory_mib: int = option(64, "memory one query may use (growth of its process)", ge=16)
 
     @model_validator(mode="before")
     @classmethod

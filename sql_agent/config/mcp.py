@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pydantic import Field
-
-from sql_agent.config.node import Node
+from sql_agent.config.node import Node, option
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ADDRESS = re.compile(r"https?://[^/@\s]+(/\S*)?")
@@ -23,7 +21,7 @@ class McpConfig(Node):
     env: dict[str, str] = {}
     url: str = ""
     headers: dict[str, str] = {}
-    tools: list[str] = Field(default=[], description="names of tools; empty: all")
+    tools: list[str] = option([], "names of tools; empty: all")
 
     def check(self, key: str) -> None:
         """Raise ValueError, naming `key`, for what does not go together."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
-from sql_agent.config.node import Node
+from sql_agent.config.node import Node, option
 
 MODULES = ["math", "cmath", "itertools", "fractions", "decimal", "statistics", "functools", "collections"]
 MODULES += ["operator", "random", "datetime", "bisect", "heapq"]
@@ -13,9 +13,9 @@ MODULES += ["operator", "random", "datetime", "bisect", "heapq"]
 class PythonConfig(Node):
     """What the tool `python` may import, and the limits of one run."""
 
-    modules: list[str] = Field(default=MODULES, description="modules that code may import, of these")
-    cpu_s: float = Field(default=2.0, gt=0, le=60, description="processor time of one run")
-    max_memory_mib: int = Field(default=128, ge=16, description="memory one run may use (growth of its process)")
+    modules: list[str] = option(MODULES, "modules that code may import, of these")
+    cpu_s: float = option(2.0, "processor time of one run", gt=0, le=60)
+    max_memory_mib: int = option(128, "memory one run may use (growth of its process)", ge=16)
 
     @field_validator("modules")
     @classmethod

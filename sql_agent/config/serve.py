@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from sql_agent.config.node import Node
+from sql_agent.config.node import Node, option
 
 
 class ServeConfig(Node):
     """The agent behind an address."""
 
-    vote: int = Field(
-        default=0,
-        ge=0,
-        description="answers that are drawn for each question; the one is sent whose result set most of them found; "
+    vote: int = option(
+        0,
+        "answers that are drawn for each question; the one is sent whose result set most of them found; "
         "0: one, without a vote",
+        ge=0,
     )
-    keep: str = Field(
-        default="",
-        description="file to which conversations and feedback are appended, for [agentgrpo curate "
+    keep: str = option(
+        "",
+        "file to which conversations and feedback are appended, for [agentgrpo curate "
         "traffic](45-curate.md#traffic); empty: nothing is kept",
     )

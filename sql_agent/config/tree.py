@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from sql_agent.config.agent import AgentConfig
 from sql_agent.config.agents import check_agent_tree, unknown_agent
@@ -13,7 +13,7 @@ from sql_agent.config.data import DataConfig
 from sql_agent.config.database import DatabaseConfig
 from sql_agent.config.health import HealthConfig
 from sql_agent.config.model import ModelConfig
-from sql_agent.config.node import Node
+from sql_agent.config.node import Node, option
 from sql_agent.config.optim import OptimConfig
 from sql_agent.config.python import PythonConfig
 from sql_agent.config.reward import RewardConfig
@@ -30,9 +30,9 @@ class AgentTree(Node):
     """
 
     agent: AgentConfig = AgentConfig()
-    agents: dict[str, dict[str, Any]] = Field(
-        default={},
-        description="[further agents](15-training.md#several-tasks-in-one-run) by a name of your own, which rows of "
+    agents: dict[str, dict[str, Any]] = option(
+        {},
+        "[further agents](15-training.md#several-tasks-in-one-run) by a name of your own, which rows of "
         "data say in the column `agent`: what each changes of `agent`, `reward`, `database` and `python`",
     )
     database: DatabaseConfig = DatabaseConfig()
@@ -49,10 +49,8 @@ class AgentTree(Node):
 class TrainConfig(AgentTree):
     """The whole run."""
 
-    recipe: str = Field(default="", description="name of the recipe this configuration started from")
-    method: Literal["grpo", "sft", "dpo"] = Field(
-        default="grpo", description="whose configuration this is: `agentgrpo train`, sft or dpo"
-    )
+    recipe: str = option("", "name of the recipe this configuration started from")
+    method: Literal["grpo", "sft", "dpo"] = option("grpo", "whose configuration this is: `agentgrpo train`, sft or dpo")
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
     optim: OptimConfig = OptimConfig()
@@ -64,9 +62,7 @@ class TrainConfig(AgentTree):
     store: StoreConfig = StoreConfig()
     serve: ServeConfig = ServeConfig()
     logging: LoggingConfig = LoggingConfig()
-    verl: dict[str, Any] = Field(
-        default={}, description="keys of verl itself, passed on to it: [see below](#verls-own-keys)"
-    )
+    verl: dict[str, Any] = option({}, "keys of verl itself, passed on to it: [see below](#verls-own-keys)")
 
     @property
     def is_tiny(self) -> bool:
