@@ -12,7 +12,6 @@ from sql_agent.config.mcp import McpConfig
 from sql_agent.config.node import Node, option
 
 WAYS_TO_PLAY = ("episode", "command", "agl_class")
-OF_PROGRAMS = {"command_env": ("command", "agl_class"), "agl_python": ("agl_class",), "env_map": ("agl_class",)}
 
 
 class ReaderConfig(Node):
@@ -82,15 +81,23 @@ class AgentConfig(Node):
         "MODULE:CLASS or FILE.py:CLASS, an agent written for [agent-lightning 1.0]"
         "(50-extending.md#an-agent-of-agent-lightning-10) that plays an episode instead, in a process of its own",
     )
-    agl_python: str = option("python", "the Python that runs agent.agl_class; python: the one that runs the job")
+    agl_python: str = option(
+        "python", "the Python that runs agent.agl_class; python: the one that runs the job", of="agent.agl_class"
+    )
     env_map: dict[str, str] = option(
-        {}, "variables of agent.agl_class: text, or input.KEY, a key of the question's row"
+        {}, "variables of agent.agl_class: text, or input.KEY, a key of the question's row", of="agent.agl_class"
     )
     command_env: list[str] = option(
-        [], "names of variables that such a program sees besides the usual ones, PATH and HOME"
+        [],
+        "names of variables that such a program sees besides the usual ones, PATH and HOME",
+        of="agent.command agent.agl_class",
     )
     episode_timeout_s: float = option(600.0, "longest episode of agent.episode, command or agl_class", gt=0)
-    match: str = option("", "train only calls of agents whose name fits this regular expression; empty: all")
+    match: str = option(
+        "",
+        "train only calls of agents whose name fits this regular expression; empty: all",
+        of="agent.episode agent.command agent.agl_class",
+    )
     llm_timeout_s: float = option(120.0, "longest wait for one LLM call", gt=0)
     repeat_limit: int = option(3, "same call this often in a row ends the episode", ge=2)
 
@@ -118,22 +125,10 @@ class AgentConfig(Node):
     def _one_way_to_play(self) -> AgentConfig:
         if len([key for key in WAYS_TO_PLAY if getattr(self, key)]) > 1:
             raise ValueError(f"{self.custom_episode} are two ways to play an episode; leave one of them out")
-        for key, owners in OF_PROGRAMS.items():
-            is_set = getattr(self, key) != AgentConfig.model_fields[key].default
-            if is_set and not any(getattr(self, owner) for owner in owners):
-                raise ValueError(
-                    f"agent.{key} belongs to {' and '.join(f'agent.{owner}' for owner in owners)}, which is not set; "
-                    f"leave agent.{key} out"
-                )
         if self.context != "keep" and self.custom_episode:
             raise ValueError(
                 f"agent.context = {self.context} shortens the history of this project's own loop, and "
                 f"{self.custom_episode} keeps its own: leave one of them out"
-            )
-        if self.match and not self.custom_episode:
-            raise ValueError(
-                f"agent.match = {self.match!r} chooses among the agents of agent.episode or a program, and there "
-                "is only one agent without them; leave it out"
             )
         try:
             re.compile(self.match)

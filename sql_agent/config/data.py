@@ -67,7 +67,9 @@ class DataConfig(Node):
         "a finished run (its folder, or its name), whose [stored rollouts](15-training.md#stored-rollouts) "
         "are learned from instead of new ones to `train_file`",
     )
-    from_store_uses: int = option(1, "with from_store: how often each stored rollout is used at most", ge=1)
+    from_store_uses: int = option(
+        1, "with from_store: how often each stored rollout is used at most", of="data.from_store", ge=1
+    )
     val_max_rows: int = option(64, "validation questions used in one validation", ge=1)
     seed: int = option(1, "order of the training questions, and which rows share an optimizer step", ge=0, lt=1 << 32)
 
@@ -80,15 +82,6 @@ class DataConfig(Node):
     @property
     def validation(self) -> list[FileConfig]:
         return self.val_files or [FileConfig(file=self.val_file)]
-
-    @model_validator(mode="after")
-    def _uses_are_of_a_store(self) -> DataConfig:
-        if self.from_store_uses != 1 and not self.from_store:
-            raise ValueError(
-                f"data.from_store_uses = {self.from_store_uses} has nothing to bound: name a run in data.from_store, "
-                "or leave it out"
-            )
-        return self
 
     @model_validator(mode="after")
     def _one_or_several(self) -> DataConfig:

@@ -1,4 +1,4 @@
-"""Section `database`: what the SQL tool reads, and the limits of one query."""
+"""Sections `database` and `python`: what the tools of these names may read and import, and the limits of one call."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from sql_agent.config.node import Node, option
 # Schemes of database.url, and what sqlglot calls their SQL.
 DIALECTS = {"duckdb": "duckdb", "postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
 TITLES = {"sqlite": "SQLite", "duckdb": "DuckDB", "postgres": "PostgreSQL", "mysql": "MySQL"}
+# What the tool `python` may import.
+MODULES = ["math", "cmath", "itertools", "fractions", "decimal", "statistics", "functools", "collections"]
+MODULES += ["operator", "random", "datetime", "bisect", "heapq"]
 
 
 class DatabaseConfig(Node):
@@ -85,3 +88,20 @@ class DatabaseConfig(Node):
     def dialect(self) -> str:
         """What sqlglot calls the SQL of this database."""
         return DIALECTS[urlsplit(self.url).scheme] if self.url else "sqlite"
+
+
+class PythonConfig(Node):
+    """What the tool `python` may import, and the limits of one run."""
+
+    modules: list[str] = option(MODULES, "modules that code may import, of these")
+    cpu_s: float = option(2.0, "processor time of one run", gt=0, le=60)
+    max_memory_mib: int = option(128, "memory one run may use (growth of its process)", ge=16)
+
+    @field_validator("modules")
+    @classmethod
+    def _known(cls, names: list[str]) -> list[str]:
+        if unknown := [name for name in names if name not in MODULES]:
+            raise ValueError(
+                f"python.modules: {unknown[0]!r} is none of {', '.join(MODULES)}; make a tool of what it gives"
+            )
+        return names

@@ -52,17 +52,18 @@ class OptimConfig(Node):
     positive_only: bool = option(False, "leave rollouts whose advantage is not positive out")
     kl_coef: float = option(0.0, "KL loss to the start model; 0 loads no reference model", ge=0)
     kl_estimator: Literal["k1", "k2", "k3", "abs"] = option(
-        "k3", "[estimator](15-training.md#kl-term) of the KL loss; health/kl_to_start stays k3"
+        "k3", "[estimator](15-training.md#kl-term) of the KL loss; health/kl_to_start stays k3", of="optim.kl_coef"
     )
     teacher: str = option(
         "",
         "the KL loss goes to this [teacher](15-training.md#distillation) instead: a model folder with the "
         "policy's tokenizer (one process), or the address of a vLLM server",
+        of="optim.kl_coef",
     )
     imitation_coef: float = option(
         0.0, "weight of the likelihood of rollouts that solved their question where others of the group did not", ge=0
     )
-    imitated_from: float = option(0.5, "the reward from which a rollout is imitated")
+    imitated_from: float = option(0.5, "the reward from which a rollout is imitated", of="optim.imitation_coef")
     entropy_coef: float = option(0.0, "entropy bonus", ge=0)
     questions_per_step: int = option(32, "questions sampled per step", ge=1)
     mini_batch_questions: int = option(
@@ -81,7 +82,9 @@ class OptimConfig(Node):
         "weigh each token with r = p_trainer / p_sampler, truncated at importance_cap, or masked (0) "
         "outside [1 / importance_cap, importance_cap]",
     )
-    importance_level: Literal["token", "sequence"] = option("token", "r of a token, or the product over its row")
+    importance_level: Literal["token", "sequence"] = option(
+        "token", "r of a token, or the product over its row", of="optim.importance_correction"
+    )
     importance_cap: float = option(2.0, "largest weight of the correction", gt=1)
 
     @model_validator(mode="before")
@@ -112,26 +115,6 @@ class OptimConfig(Node):
             raise ValueError(
                 f"optim.warmup = {self.warmup} must be a whole number of training steps, or below 1 a share of the "
                 f"run's: set {round(self.warmup)}"
-            )
-        if self.kl_estimator != "k3" and not self.kl_coef:
-            raise ValueError(
-                f"optim.kl_estimator = {self.kl_estimator} has nothing to estimate: set optim.kl_coef above 0, or "
-                "leave it out"
-            )
-        if self.teacher and not self.kl_coef:
-            raise ValueError(
-                f"optim.teacher = {self.teacher} is what the KL loss goes to, and optim.kl_coef is 0: set that above "
-                "0, with optim.kl_estimator = k2"
-            )
-        if self.imitated_from != 0.5 and not self.imitation_coef:
-            raise ValueError(
-                f"optim.imitated_from = {self.imitated_from:g} has nothing to choose: set optim.imitation_coef above "
-                "0, or leave it out"
-            )
-        if self.importance_level != "token" and self.importance_correction == "off":
-            raise ValueError(
-                f"optim.importance_level = {self.importance_level} has nothing to weigh: set "
-                "optim.importance_correction to truncated or masked, or leave it out"
             )
         if self.loss == "gspo" and self.importance_correction != "off" and self.importance_level == "token":
             raise ValueError(

@@ -105,6 +105,7 @@ class RolloutConfig(Sampling):
         2,
         "with async_groups: updates that the trained weights may be ahead of those that answered a "
         "rollout's first call; what is older is left out and counted",
+        of="rollout.async_groups",
         ge=1,
     )
     resample_flat_groups: int = option(

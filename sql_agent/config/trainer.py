@@ -1,4 +1,4 @@
-"""Sections `trainer`, `local`, `store` and `logging`: length, device, checkpoints, and what a run leaves where."""
+"""Sections `model`, `trainer`, `local`, `store`, `serve` and `logging`: what is trained where, and what it leaves."""
 
 from __future__ import annotations
 
@@ -7,6 +7,28 @@ from typing import Literal
 
 from sql_agent.config.node import Node, option
 from sql_agent.config.paths import HOME
+
+
+class ModelConfig(Node):
+    """The policy."""
+
+    path: str = option("", "model folder or hub name; empty: the tiny policy, or Qwen/Qwen3-0.6B on a GPU")
+    tiny: str = option("", "module or .py file whose TASK the tiny policy is made for; empty: the SQL agent")
+    tiny_seed: int = option(
+        1,
+        "seed of the tiny policy's warm start: bundled tasks bring the weights of 1, another takes minutes",
+        ge=0,
+        lt=2**32,
+    )
+    lora_rank: int = option(0, "0 trains all weights", ge=0)
+    lora_alpha: int = option(32, "LoRA scale numerator", ge=1)
+    lora_adapter_path: str = option(
+        "",
+        "LoRA adapter to continue from; with a KL term, and for dpo, it is merged into the model, and a "
+        "new one trained",
+    )
+    attention: str = option("sdpa", "transformers attention; flash_attention_2 where it is installed")
+    allow_remote_code: bool = option(False, "accept a model folder whose JSON names code to import, such as auto_map")
 
 
 class TrainerConfig(Node):
@@ -100,6 +122,22 @@ class StoreConfig(Node):
     def port_in(self, role: str) -> int:
         """Where the managed store listens; 0: anywhere, as no process but this one's has to know."""
         return self.port or (0 if role == "both" else 4747)
+
+
+class ServeConfig(Node):
+    """The agent behind an address."""
+
+    vote: int = option(
+        0,
+        "answers that are drawn for each question; the one is sent whose result set most of them found; "
+        "0: one, without a vote",
+        ge=0,
+    )
+    keep: str = option(
+        "",
+        "file to which conversations and feedback are appended, for [agentgrpo curate "
+        "traffic](45-curate.md#traffic); empty: nothing is kept",
+    )
 
 
 class LoggingConfig(Node):
