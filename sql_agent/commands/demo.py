@@ -1,7 +1,4 @@
-"""Train a recipe's tiny policy, and show by how much it got better: train, evaluate before and after, export, report.
-
-    agentgrpo demo --seed 1                         the SQL agent
-    agentgrpo demo --seed 1 --recipe math_cpu       the math agent
+"""`agentgrpo demo`: train a recipe's tiny policy, evaluate it before and after, export, report.
 
 Guarantees: every part is the command that a person would use, in a process of its own; the last line is `run: FOLDER`;
 summary.json there gets before, after, delta and delta_ci95 (rewards) per split and decoding.

@@ -1,6 +1,4 @@
-"""A checkpoint of a run -> an ordinary model folder: safetensors, tokenizer, chat template, model card.
-
-    agentgrpo export RUN_FOLDER OUT          the latest checkpoint of a run, or one global_step_N folder
+"""`agentgrpo export`: a checkpoint -> an ordinary model folder: safetensors, tokenizer, chat template, model card.
 
 Guarantees: OUT appears complete or not at all, and only when it gives the checkpoint's logits. Full and LoRA
 checkpoints of FSDP, of any number of ranks; a LoRA adapter is merged into its base model. The chat template renders as

@@ -1,10 +1,8 @@
-"""Measure the judges: on judged answers, and by what they pay to policies that cheat; as tables, JSON and picture.
+"""`agentgrpo judge-report`: judges on judged answers, and what they pay to cheats; as tables, JSON and picture.
 
 Guarantees: scores come from the scorers of training; the offline reference judge is always measured, the LLM judge when
-TEACHER_* is set; an item that a judge could not score is counted by reason and in no rate; the last line printed is
-`report: FOLDER`. The figures are defined in judge_audit/metrics.py and figures.py, the policies in
-hacks.py. Not covered: measuring
-reward models.
+TEACHER_* is set; an item that a judge could not score is counted by reason and in no rate. The figures are defined in
+judge_audit/metrics.py and figures.py, the policies in hacks.py. Not covered: measuring reward models.
 """
 
 from __future__ import annotations

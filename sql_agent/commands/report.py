@@ -1,7 +1,4 @@
-"""The report of a run: one page, report.html, that needs nothing else and loads nothing; its curves as PNG beside it.
-
-    agentgrpo report runs/RUN_FOLDER
-    agentgrpo report runs/RUN_FOLDER --live
+"""`agentgrpo report`: a run as one page, report.html, that loads nothing else; its curves as PNG beside it.
 
 Guarantees: works on a run that failed, was killed or lost files, and says what is missing; a run of any size gives a
 page below 3 MB. The parts stand in sql_agent/run_report/.
