@@ -82,16 +82,12 @@ class Question(Record):
     @property
     def answer_mark(self) -> AnswerMark | Literal[""]:
         """What marks the answer in a reply; "": nothing, all of it is the answer."""
-        words = self.answer_schema.split()
-        marks: list[AnswerMark] = [mark for mark in ANSWER_MARKS if words.count(mark)]
-        return marks[0] if marks else ""
+        return next((mark for mark in ANSWER_MARKS if mark in self.answer_schema.split()), "")
 
     @property
     def answer_type(self) -> AnswerType | Literal[""]:
         """What the row says that its answer is; "": nothing."""
-        words = self.answer_schema.split()
-        types: list[AnswerType] = [kind for kind in ANSWER_TYPES if words.count(kind)]
-        return types[0] if types else ""
+        return next((kind for kind in ANSWER_TYPES if kind in self.answer_schema.split()), "")
 
     @field_validator("sql", "evidence", "meta", mode="before")
     @classmethod
