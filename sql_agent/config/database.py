@@ -42,26 +42,21 @@ class DatabaseConfig(Node):
 
     @model_validator(mode="before")
     @classmethod
-    def _all_tables_of_a_folder(cls, tree: Any) -> Any:
-        if not isinstance(tree, dict) or not (tree.get("folder") or tree.get("url")):
+    def _one_place(cls, tree: Any) -> Any:
+        """A folder or a url stands beside no other place. Of a folder all tables are read, of a url unless named."""
+        if not isinstance(tree, dict):
             return tree
-        if not tree.get("folder"):
-            if tree.get("path", cls.model_fields["path"].default) != cls.model_fields["path"].default:
+        fields = cls.model_fields
+        given = {key for key in fields.keys() & tree.keys() if tree[key] not in ("", [], fields[key].default)}
+        for other, place in (("folder", "url"), ("path", "url"), ("path", "folder"), ("tables", "folder")):
+            if {other, place} <= given:
                 raise ValueError(
-                    f"database.path = {tree['path']!r} and database.url = {tree['url']!r} are two databases: leave "
-                    "one of them out"
+                    f"database.{other} = {tree[other]!r} stands beside database.{place}, which says already what is "
+                    "read: leave one of the two out"
                 )
-            return {"tables": [], **tree}
-        if tree.get("url"):
-            raise ValueError("database.folder and database.url are two places: leave one of them out")
-        for key in ("path", "tables"):
-            default = cls.model_fields[key].default
-            if tree.get(key, default) not in (default, []):
-                raise ValueError(
-                    f"database.{key} = {tree[key]!r} is of one database, and database.folder = {tree['folder']!r} has "
-                    "a database for each question, whose tables may all be read: leave one of the two out"
-                )
-        return {**tree, "tables": []}
+        if "folder" in given:
+            return {**tree, "tables": []}
+        return {"tables": [], **tree} if "url" in given else tree
 
     @field_validator("url")
     @classmethod

@@ -29,20 +29,10 @@ class EvaluationSampling(Sampling):
 
 
 class RolloutConfig(Sampling):
-    """How the policy is sampled; the keys of sampling are those of training."""
+    """How the policy is sampled; the keys of sampling are training's, where all but the temperature are off-policy."""
 
+    temperature: float = option(1.0, "training temperature, above 0, by which the trainer divides too", ge=0)
     group_size: int = option(4, "rollouts per question (n of GRPO)", ge=1)
-    temperature: float = option(1.0, "training temperature, by which the trainer divides too", ge=0)
-    top_p: float = option(
-        1.0, "sample from the likeliest tokens of this share; below 1 the sampler is off-policy", gt=0, le=1
-    )
-    top_k: int = option(0, "sample from so many likeliest tokens; 0: all; else off-policy", ge=0)
-    presence_penalty: float = option(
-        0.0, "taken off logits of tokens said before; off-policy, needs the correction", ge=-2, le=2
-    )
-    frequency_penalty: float = option(
-        0.0, "taken off logits, for each time said before; needs the correction too", ge=-2, le=2
-    )
     validation: ValidationSampling = ValidationSampling()
     evaluation: EvaluationSampling = EvaluationSampling()
     max_model_len: int = option(
