@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean, pstdev
 from typing import Any
 
 from foundation.errors import UserError, did_you_mean
@@ -205,13 +206,12 @@ def evaluate_rewards(
         raise UserError(f"the function gave {bad[0]!r:.80}; a reward is a finite number, or None for unscored")
     if not values:
         raise UserError(f"none of {len(rewards)} completions was scored")
-    mean = math.fsum(values) / len(values)
     interval = estimate(values)
     return RewardStats(
         n=len(values),
         unscored=len(rewards) - len(values),
-        mean=mean,
-        std=math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values)),
+        mean=fmean(values),
+        std=pstdev(values),
         min=min(values),
         max=max(values),
         accuracy=sum(value >= PASS for value in values) / len(values),

@@ -24,6 +24,7 @@ from foundation import run_folder
 from foundation.command import with_flags
 from foundation.console import Heartbeat, notes, tell
 from foundation.errors import UserError
+from foundation.files import read_object
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
@@ -124,8 +125,7 @@ def trained_tiny_policy(runs: Path) -> Path | None:
     """The model of the newest run that exported a trained tiny policy, as `make demo` does; None without one."""
     for summary in sorted(runs.glob(f"*/{run_folder.SUMMARY}"), key=lambda path: path.stat().st_mtime, reverse=True):
         exported = summary.parent / "model"
-        is_tiny = json.loads(summary.read_text(encoding="utf-8")).get("model", {}).get("tiny_policy")
-        if is_tiny and (exported / "config.json").is_file():
+        if read_object(summary).get("model", {}).get("tiny_policy") and (exported / "config.json").is_file():
             return exported
     return None
 

@@ -197,27 +197,20 @@ def difficulty(
     rows = read_rows(questions)
     play(questions, folder, model=model, samples=samples, concurrency=concurrency, recipe=recipe, sets=set_ or [])
     records = map(TrialRecord.model_validate_json, whole_lines(folder / TRIALS))
-    difficulties = measure({record.key: record for record in records}.values(), threshold=threshold)
-    complete = [
-        row for row in rows if row.question.id in difficulties and len(difficulties[row.question.id].rewards) == samples
+    found = measure({record.key: record for record in records}.values(), threshold=threshold)
+    played = [(row, found[row.question.id]) for row in rows if row.question.id in found]
+    complete = [(row, measured) for row, measured in played if len(measured.rewards) == samples]
+    whys = {row.number: why_dropped(measured) for row, measured in complete}
+    write_rows(out, (row for row, _ in complete if not whys[row.number]))
+    file = write_dropped(out, ((row, whys[row.number]) for row, _ in complete if whys[row.number]))
+    passes = [
+        {"id": row.question.id, **{f"pass@{k}": of.pass_at(k) for k in (1, samples)}, "rewards": of.rewards}
+        for row, of in complete
     ]
-    whys = {row.number: why_dropped(difficulties[row.question.id]) for row in complete}
-    write_rows(out, (row for row in complete if not whys[row.number]))
-    file = write_dropped(out, ((row, whys[row.number]) for row in complete if whys[row.number]))
-    lines = [
-        {
-            "id": row.question.id,
-            "pass@1": measured.pass_at(1),
-            f"pass@{samples}": measured.pass_at(samples),
-            "rewards": measured.rewards,
-        }
-        for row in complete
-        for measured in [difficulties[row.question.id]]
-    ]
-    write_lines(out.with_name(f"{out.stem}.pass.jsonl"), lines)
+    write_lines(out.with_name(f"{out.stem}.pass.jsonl"), passes)
     n_dropped = sum(map(bool, whys.values()))
     print(f"kept {len(complete) - n_dropped} of {len(rows)}: {out}\ndropped {n_dropped}: {file}")
-    for passed, n in histogram([difficulties[row.question.id] for row in complete]).items():
+    for passed, n in histogram([measured for _, measured in complete]).items():
         print(f"  {passed} passed: {n} questions")
     if len(complete) < len(rows):
         typer.echo(

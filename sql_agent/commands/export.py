@@ -23,6 +23,7 @@ from rich.console import Console
 
 from foundation.chat_template import write_defaults
 from foundation.errors import UserError
+from foundation.files import read_object
 from sql_agent.serving.checkpoint_model import NOT_THE_MODELS, TEXT_FILES, checkpoint_model, text_folder
 from sql_agent.serving.checkpoints import checkpoint_path, own_checkpoint
 
@@ -93,7 +94,7 @@ def export_checkpoint(
         raise UserError(f"{out}: exists; name a new folder")
     out.parent.mkdir(parents=True, exist_ok=True)
     run = checkpoint.parent.parent
-    config = _json(run / "config.json")
+    config = read_object(run / "config.json")
     parser = config.get("rollout", {}).get("tool_parser", "hermes")
     # What is exported is the policy that sampled, in the precision that the run's vLLM had.
     sampled = "float32" if config.get("trainer", {}).get("device") == "cpu" else "bfloat16"
@@ -152,7 +153,7 @@ def _template_kwargs(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _card(run: Path, checkpoint: Path, export: Export, evaluation: Path | None) -> str:
-    config, summary = (_json(run / name) for name in ("config.json", "summary.json"))
+    config, summary = (read_object(run / name) for name in ("config.json", "summary.json"))
     kwargs = _template_kwargs(config)
     validation = [f"{v['reward_mean']:.3f} (step {v['step']})" for v in summary.get("validation", [])]
     return CARD.format(
@@ -178,10 +179,6 @@ def _tools(config: dict[str, Any]) -> str:
     agents = [config.get("agent", {}), *(tree.get("agent", {}) for tree in config.get("agents", {}).values())]
     names = [Path(name).name for agent in agents for name in (*agent.get("tools", []), *agent.get("mcp", {}))]
     return ", ".join(f"`{name}`" for name in dict.fromkeys(names)) or "none"
-
-
-def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def export(

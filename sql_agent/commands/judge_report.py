@@ -84,21 +84,18 @@ def measure(
     strategies: dict[str, list[JudgedItem]],
 ) -> None:
     """Score everything once, with a progress bar."""
-    sets: dict[Rewriting | str, list[JudgedItem | None]] = {"": list(items)}
-    sets |= {how: [rewrite(item, how) for item in items] for how in rewritings}
-    sets |= {name: list(tried) for name, tried in strategies.items()}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    total = len(items) * (1 + len(rewritings)) + sum(map(len, strategies.values()))
     started_s = time.monotonic()
     with Progress(*columns, console=notes, transient=True) as progress:
-        task = progress.add_task(escape(judge.name), total=sum(map(len, sets.values())))
-        for how, group in sets.items():
-            rewards = asyncio.run(score_items(group, judge.scorer, context, tell=lambda: progress.advance(task)))
-            if isinstance(how, Rewriting):
-                judge.rewritten[how] = rewards
-            elif how:
-                judge.strategies[how] = [r for r in rewards if r]
-            else:
-                judge.plain = [r for r in rewards if r]
+        task = progress.add_task(escape(judge.name), total=total)
+
+        def scored(group: Sequence[JudgedItem | None]) -> list[Reward | None]:
+            return asyncio.run(score_items(group, judge.scorer, context, tell=lambda: progress.advance(task)))
+
+        judge.plain = [reward for reward in scored(items) if reward]
+        judge.rewritten |= {how: scored([rewrite(item, how) for item in items]) for how in rewritings}
+        judge.strategies |= {name: [reward for reward in scored(tried) if reward] for name, tried in strategies.items()}
     judge.seconds = time.monotonic() - started_s
 
 

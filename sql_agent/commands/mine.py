@@ -7,13 +7,12 @@ was; training and measuring are the commands that a person would use, in process
 from __future__ import annotations
 
 import fcntl
-import json
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,6 +20,7 @@ from rich.console import Console
 from foundation import run_folder
 from foundation.console import Heartbeat
 from foundation.errors import UserError
+from foundation.files import read_object
 from reward_client import needed_endpoints
 from sql_agent.commands import demo
 from sql_agent.commands.demo import RUN_LINE
@@ -62,10 +62,8 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def settle(
-    database: str, *, language: str, seed: int, questions: int, tables: list[str], model: str, phrase: bool = False
-) -> Settled:
-    """What is asked for. Raises UserError where there is no such file."""
+def settle(database: str, *, model: str, phrase: bool = False, **asked: Any) -> Settled:
+    """What is asked for; `asked` are the other fields of Settled. Raises UserError where there is no such file."""
     size, changed_ns = 0, 0
     if "://" not in database or config_of(database).dialect == "duckdb":
         path = Path(database.removeprefix("duckdb:///")).expanduser().absolute()
@@ -77,17 +75,7 @@ def settle(
     model = model or (GPU_MODEL if gpu_count() else "")
     if phrase and not model:
         raise UserError("--phrase: the tiny policy reads nothing but the wordings it is shown; name a --model too")
-    return Settled(
-        database=database,
-        size=size,
-        changed_ns=changed_ns,
-        language=language,
-        seed=seed,
-        questions=questions,
-        tables=tuple(tables),
-        model=model,
-        phrase=phrase,
-    )
+    return Settled(database=database, size=size, changed_ns=changed_ns, model=model, phrase=phrase, **asked)
 
 
 def command_of(settled: Settled, folder: Path) -> list[str]:
@@ -150,7 +138,7 @@ def train(folder: Path, state: State) -> Path:
 
 def measure(folder: Path, state: State) -> None:
     """Both models on what was held out, and the trained one as a model folder; the run's summary gets the figures."""
-    summary = json.loads((Path(state.run) / run_folder.SUMMARY).read_text(encoding="utf-8"))
+    summary = read_object(Path(state.run) / run_folder.SUMMARY)
     files = [file for name in HELD_OUT if (file := folder / f"{name}.jsonl").stat().st_size]
     plan = ["--limit", str(state.amounts["test_questions"]), "--samples", str(state.amounts["samples"])]
     plan += ["--recipe", str(folder), *(word for file in files for word in ("--split", str(file)))]
@@ -161,7 +149,7 @@ def measure(folder: Path, state: State) -> None:
 
 def conclude(folder: Path, state: State) -> None:
     """The figures, the report, and what to do with the agent."""
-    summary = json.loads((Path(state.run) / run_folder.SUMMARY).read_text(encoding="utf-8"))
+    summary = read_object(Path(state.run) / run_folder.SUMMARY)
     for key, before in summary["before"].items():
         low, high = summary["delta_ci95"][key]
         figures = f"{before:.3f} -> {summary['after'][key]:.3f}  {summary['delta'][key]:+.3f} [{low:+.3f}, {high:+.3f}]"
