@@ -87,9 +87,7 @@ class AgentConfig(Node):
         "auto", "a file of sql_agent/prompts without .txt, or a path; auto: the one that fits policy and tables"
     )
     chat_template_kwargs: dict[str, Any] = option(
-        {},
-        "keys of the model's chat template, sent with each call: `enable_thinking = false` lets Qwen3 "
-        "answer without a thought",
+        {}, "keys of the model's chat template, sent with each call, as `enable_thinking = false` for Qwen3"
     )
     tool_description: str = option(
         "在数据库中执行一条只读 SQL 查询（{dialect} 语法，仅限 SELECT），返回 JSON。可查询的表和列见系统提示。",
@@ -110,9 +108,7 @@ class AgentConfig(Node):
     tool_max_processes: int = option(256, "most processes that one of them may have running", ge=1)
     tool_max_output_kib: int = option(1024, "most that such a tool, or an episode, may print in one call", ge=1)
     tools_in_process: bool = option(
-        False,
-        "tools of your own and agent.episode run in the runner's process: for trusted ones that keep a "
-        "model or a connection",
+        False, "run tools of your own and agent.episode in the runner's process: trusted ones with a connection"
     )
     tool_max_chars: int = option(2000, "most characters that the model sees of such a call; the rest is cut", ge=100)
     episode: str = option("", "MODULE:FUNCTION or FILE.py:FUNCTION, an async function that plays an episode instead")
@@ -129,9 +125,7 @@ class AgentConfig(Node):
         {}, "variables of agent.agl_class: text, or input.KEY, a key of the question's row", of="agent.agl_class"
     )
     command_env: list[str] = option(
-        [],
-        "names of variables that such a program sees besides the usual ones, PATH and HOME",
-        of="agent.command agent.agl_class",
+        [], "variables that such a program sees beside the usual ones", of="agent.command agent.agl_class"
     )
     episode_timeout_s: float = option(600.0, "longest episode of agent.episode, command or agl_class", gt=0)
     match: str = option(

@@ -63,9 +63,7 @@ class DataConfig(Node):
     )
     val_files: list[FileConfig] = option([], "several files instead, each with its share of `val_max_rows`")
     from_store: str = option(
-        "",
-        "a finished run (its folder, or its name), whose [stored rollouts](15-training.md#stored-rollouts) "
-        "are learned from instead of new ones to `train_file`",
+        "", "a finished run whose [stored rollouts](15-training.md#stored-rollouts) are learned from, no new ones"
     )
     from_store_uses: int = option(
         1, "with from_store: how often each stored rollout is used at most", of="data.from_store", ge=1

@@ -22,14 +22,10 @@ class DatabaseConfig(Node):
 
     path: str = option("sql_agent/data/medical.db", "SQLite file; relative paths start at the project root")
     folder: str = option(
-        "",
-        "instead of path, a folder with a database for each question, ID/ID.sqlite as in Spider and BIRD; "
-        "the column db_id of a question names its database",
+        "", "instead of path, a folder of databases, ID/ID.sqlite as in Spider; a question's db_id names its own"
     )
     url: str = option(
-        "",
-        "instead of path, duckdb:///FILE, postgresql://USER@HOST/NAME, mysql:// or mariadb://; the "
-        "environment variable DATABASE_PASSWORD holds the password",
+        "", "instead of path, duckdb:///FILE, postgresql://USER@HOST/NAME ...; its password: DATABASE_PASSWORD"
     )
     tables: list[str] = option(
         ["drugs_info", "disease"],

@@ -45,9 +45,7 @@ class OptimConfig(Node):
     clip_low: float = option(0.2, "the ratio's lower bound is 1 - clip_low; 1: it has none", gt=0, le=1)
     clip_high: float = option(0.3, "the ratio's upper bound is 1 + clip_high", gt=0)
     overlong_filter: bool = option(
-        False,
-        "leave rollouts with an answer that was cut at rollout.max_response_tokens out of the loss; they "
-        "stay in their group's mean",
+        False, "leave rollouts whose answer was cut (max_response_tokens) out of the loss, not of the group's mean"
     )
     positive_only: bool = option(False, "leave rollouts whose advantage is not positive out")
     kl_coef: float = option(0.0, "KL loss to the start model; 0 loads no reference model", ge=0)
@@ -71,16 +69,11 @@ class OptimConfig(Node):
     )
     micro_batch_rows: int = option(4, "rows per forward pass and GPU", ge=1)
     micro_batch_tokens: int = option(
-        0,
-        "tokens per forward pass and GPU, padding included: as many rows as fit, one at least; 0: "
-        "micro_batch_rows decides",
-        ge=0,
+        0, "tokens per forward pass and GPU, with padding, one row at least; 0: micro_batch_rows decides", ge=0
     )
     grad_clip: float = option(1.0, "gradient norm limit", gt=0)
     importance_correction: Literal["off", "truncated", "masked"] = option(
-        "off",
-        "weigh each token with r = p_trainer / p_sampler, truncated at importance_cap, or masked (0) "
-        "outside [1 / importance_cap, importance_cap]",
+        "off", "weigh a token with r = p_trainer / p_sampler, cut at importance_cap, or 0 outside [1 / cap, cap]"
     )
     importance_level: Literal["token", "sequence"] = option(
         "token", "r of a token, or the product over its row", of="optim.importance_correction"

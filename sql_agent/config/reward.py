@@ -39,9 +39,7 @@ class JudgeConfig(Node):
         0.0, "most money of one run, in the currency of the endpoints' prices; 0: no limit", ge=0
     )
     folder: str = option(
-        ".cache/judge",
-        "verdicts, limits and budget, shared by all processes; relative paths start at the project root",
-        min_length=1,
+        ".cache/judge", "verdicts, limits and budget of all processes; paths start at the project root", min_length=1
     )
 
     @model_validator(mode="after")

@@ -36,10 +36,7 @@ class RolloutConfig(Sampling):
     validation: ValidationSampling = ValidationSampling()
     evaluation: EvaluationSampling = EvaluationSampling()
     max_model_len: int = option(
-        0,
-        "tokens of one conversation in the model server; 0: as many as a training row holds, "
-        "max_prompt_tokens and what may follow it; never more than the model itself can",
-        ge=0,
+        0, "tokens of a conversation in the model server, at most the model's own; 0: a training row's", ge=0
     )
     max_prompt_tokens: int = option(
         2048, "longest prompt of a training row; longer ones are dropped and counted", ge=16
@@ -61,10 +58,7 @@ class RolloutConfig(Sampling):
     tensor_parallel: int = option(1, "GPUs per vLLM engine", ge=1)
     max_num_seqs: int = option(256, "sequences vLLM runs at once, as far as its cache holds them", ge=1)
     calls_per_engine: int = option(
-        0,
-        "calls that the gateway has at each engine at once, others wait in it; 0: twice `max_num_seqs`, "
-        "one half running and one queued",
-        ge=0,
+        0, "calls of the gateway at an engine at once; 0: twice `max_num_seqs`, half running, half queued", ge=0
     )
     tool_parser: str = option("hermes", "vLLM's tool call parser")
     proxy: Literal["gateway", "litellm"] = option(
@@ -86,10 +80,7 @@ class RolloutConfig(Sampling):
         "agent-lightning's own readers take them. Default: packed, by what is new since the rollout's call before",
     )
     async_groups: int = option(
-        0,
-        "groups in flight beyond those that a step trains; they play on over the change of weights. 0: "
-        "each step waits for all of its own",
-        ge=0,
+        0, "groups in flight beyond a step's own, over the change of weights; 0: a step waits for its own", ge=0
     )
     max_staleness: int = option(
         2,

@@ -16,16 +16,14 @@ class ModelConfig(Node):
     tiny: str = option("", "module or .py file whose TASK the tiny policy is made for; empty: the SQL agent")
     tiny_seed: int = option(
         1,
-        "seed of the tiny policy's warm start: bundled tasks bring the weights of 1, another takes minutes",
+        "seed of the tiny policy's warm start; bundled tasks bring the weights of 1, others take minutes",
         ge=0,
         lt=2**32,
     )
     lora_rank: int = option(0, "0 trains all weights", ge=0)
     lora_alpha: int = option(32, "LoRA scale numerator", ge=1)
     lora_adapter_path: str = option(
-        "",
-        "LoRA adapter to continue from; with a KL term, and for dpo, it is merged into the model, and a "
-        "new one trained",
+        "", "LoRA adapter to continue from; with a KL term, and for dpo, it is merged, and a new one trained"
     )
     attention: str = option("sdpa", "transformers attention; flash_attention_2 where it is installed")
     allow_remote_code: bool = option(False, "accept a model folder whose JSON names code to import, such as auto_map")
@@ -39,16 +37,12 @@ class TrainerConfig(Node):
         "auto", "of passes through the model (weights and AdamW are float32); auto: bfloat16 on a GPU alone"
     )
     offload: Literal["auto", "always", "never"] = option(
-        "auto",
-        "weights and AdamW of the update wait in the machine's memory while vLLM samples (GPUs alone); "
-        "auto: where they would not fit beside rollout.gpu_memory_utilization",
+        "auto", "weights and AdamW wait in the machine's memory while vLLM samples; auto: where GPUs lack the room"
     )
     n_gpus: int = option(1, "GPUs of a machine (or one pretended GPU on the CPU)", ge=1)
     n_nodes: int = option(1, "machines of the Ray at RAY_ADDRESS, each with n_gpus, that train and sample", ge=1)
     sequence_parallel: int = option(
-        1,
-        "GPUs that share each row in the update (Ulysses); above 1 it needs model.attention = flash_attention_2",
-        ge=1,
+        1, "GPUs that share each row in the update (Ulysses); above 1 it needs flash_attention_2", ge=1
     )
     epochs: int = option(2, "passes over the training questions", ge=1)
     max_steps: int = option(0, "stop after this many steps; 0: as many as the epochs have", ge=0)
@@ -109,10 +103,7 @@ class StoreConfig(Node):
         4, "the store deletes spans of ended rollouts this many steps and validations after theirs; 0: never", ge=0
     )
     port: int = option(
-        0,
-        "port of the managed store; 0: a free one (4747 where `AGL_CURRENT_ROLE` names one half of a run)",
-        ge=0,
-        le=65535,
+        0, "port of the managed store; 0: a free one (4747 where `AGL_CURRENT_ROLE` names a half)", ge=0, le=65535
     )
     proxy_host: str = option(
         "127.0.0.1", "interface of the LLM proxy; another one, for runners elsewhere, needs AGL_STORE_TOKEN"
@@ -128,15 +119,10 @@ class ServeConfig(Node):
     """The agent behind an address."""
 
     vote: int = option(
-        0,
-        "answers that are drawn for each question; the one is sent whose result set most of them found; "
-        "0: one, without a vote",
-        ge=0,
+        0, "answers that are drawn for each question, to send the one with the most found result set; 0: one", ge=0
     )
     keep: str = option(
-        "",
-        "file to which conversations and feedback are appended, for [agentgrpo curate "
-        "traffic](45-curate.md#traffic); empty: nothing is kept",
+        "", "file to which conversations and feedback go, for [agentgrpo curate traffic](45-curate.md#traffic)"
     )
 
 
