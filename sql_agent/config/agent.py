@@ -77,9 +77,7 @@ class AgentConfig(Node):
         "when a conversation gets [too long](15-training.md#long-episodes): it overflows, old tool results "
         "are left out, or the policy writes notes from which it begins again",
     )
-    context_tokens: int = option(
-        0, "tokens of a conversation, its answer included; 0: what the model server holds", ge=0
-    )
+    context_tokens: int = option(0, "tokens of a conversation with its answer; 0: what the model server holds", ge=0)
     keep_results: int = option(1, "latest tool results that drop_results leaves", ge=0)
     train_summaries: bool = option(True, "whether the notes of summarise are trained on")
     reader: ReaderConfig = ReaderConfig()
@@ -99,7 +97,7 @@ class AgentConfig(Node):
         "own: a module or .py file, or MODULE:NAME for a part of it",
     )
     mcp: dict[str, McpConfig] = option(
-        {}, "[MCP servers](50-extending.md#mcp-servers) by a name of your own: their tools too"
+        {}, "[MCP servers](50-extending.md#mcp-servers) by names of your own: their tools"
     )
     tool_timeout_s: float = option(30.0, "longest wait for one call of a tool other than sql", gt=0)
     tool_memory_mib: int = option(

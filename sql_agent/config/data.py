@@ -36,9 +36,7 @@ class CurriculumConfig(Node):
     half_life_steps: float = option(24.0, "training steps after which a rollout counts half as much", gt=0)
     rest_steps: int = option(12, "training steps that a question rests which was never or always solved", ge=0)
     edge: float = option(0.06, "never solved: a share of at most this; always: at least 1 less this", ge=0, lt=0.5)
-    probe: int = option(
-        0, "questions played before the first step, which fill the pools and forecast flat groups", ge=0
-    )
+    probe: int = option(0, "questions played before the first step, to fill the pools and forecast flat groups", ge=0)
     weights: PoolWeights = PoolWeights()
 
     @model_validator(mode="after")
@@ -65,9 +63,7 @@ class DataConfig(Node):
     from_store: str = option(
         "", "a finished run whose [stored rollouts](15-training.md#stored-rollouts) are learned from, no new ones"
     )
-    from_store_uses: int = option(
-        1, "with from_store: how often each stored rollout is used at most", of="data.from_store", ge=1
-    )
+    from_store_uses: int = option(1, "how often each stored rollout is used at most", of="data.from_store", ge=1)
     val_max_rows: int = option(64, "validation questions used in one validation", ge=1)
     seed: int = option(1, "order of the training questions, and which rows share an optimizer step", ge=0, lt=1 << 32)
 

@@ -21,12 +21,8 @@ class DatabaseConfig(Node):
     """The database the tool reads, and the limits of one query."""
 
     path: str = option("sql_agent/data/medical.db", "SQLite file; relative paths start at the project root")
-    folder: str = option(
-        "", "instead of path, a folder of databases, ID/ID.sqlite as in Spider; a question's db_id names its own"
-    )
-    url: str = option(
-        "", "instead of path, duckdb:///FILE, postgresql://USER@HOST/NAME ...; its password: DATABASE_PASSWORD"
-    )
+    folder: str = option("", "instead of path, a folder of ID/ID.sqlite as in Spider; a question's db_id names its own")
+    url: str = option("", "instead of path, duckdb:///FILE, postgresql://USER@HOST/NAME ...; DATABASE_PASSWORD is read")
     tables: list[str] = option(
         ["drugs_info", "disease"],
         "tables the model may read; none: all; of a url all unless named; of a folder always all",

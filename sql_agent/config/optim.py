@@ -32,16 +32,12 @@ class OptimConfig(Node):
         "its tokens; -norm divides the sum by the tokens that a row may have",
     )
     lr: float = option(1e-6, "AdamW learning rate", gt=0)
-    lr_schedule: Literal["constant", "cosine"] = option(
-        "constant", "constant, or falling over the run's steps as half a cosine"
-    )
+    lr_schedule: Literal["constant", "cosine"] = option("constant", "constant, or half a cosine down over the run")
     lr_final_share: float = option(0.1, "share of the rate that is left at the end of the cosine", ge=0, le=1)
     warmup: float = option(
         0.0, "training steps in which the rate rises to lr, the first with rate 0; below 1: share of the run", ge=0
     )
-    weight_decay: float = option(
-        0.0, "AdamW weight decay (a step whose groups are all without variance is not made)", ge=0
-    )
+    weight_decay: float = option(0.0, "AdamW weight decay (no step is made where no group has variance)", ge=0)
     clip_low: float = option(0.2, "the ratio's lower bound is 1 - clip_low; 1: it has none", gt=0, le=1)
     clip_high: float = option(0.3, "the ratio's upper bound is 1 + clip_high", gt=0)
     overlong_filter: bool = option(

@@ -28,16 +28,12 @@ class JudgeConfig(Node):
     timeout_s: float = option(60.0, "longest wait for one verdict", gt=0)
     max_tokens: int = option(512, "longest verdict", ge=16)
     attempts: int = option(3, "tries per verdict and endpoint, all kinds of failure together", ge=1)
-    concurrency: int = option(
-        16, "most calls in flight per endpoint; a run's runner processes share them, one each at least", ge=1
-    )
+    concurrency: int = option(16, "most calls in flight per endpoint, shared by the runners, one each at least", ge=1)
     rpm: int = option(0, "requests a minute per endpoint; 0: no limit", ge=0)
     tpm: int = option(0, "tokens a minute per endpoint; 0: no limit", ge=0)
     budget_calls: int = option(0, "most calls of one run, then nothing is graded; 0: no limit", ge=0)
     budget_tokens: int = option(0, "most tokens of one run; 0: no limit", ge=0)
-    budget_cost: float = option(
-        0.0, "most money of one run, in the currency of the endpoints' prices; 0: no limit", ge=0
-    )
+    budget_cost: float = option(0.0, "most money of one run, in the currency of the endpoints' prices; 0: any", ge=0)
     folder: str = option(
         ".cache/judge", "verdicts, limits and budget of all processes; paths start at the project root", min_length=1
     )
@@ -56,9 +52,7 @@ class RewardModelConfig(Node):
     """The reward model of the scorer `reward_model`. Its address comes from REWARD_MODEL_URL."""
 
     scale_file: str = option("", "JSON file that maps raw logits to [0, 1]; empty: the server must send rewards")
-    send_reference: bool = option(
-        False, "send the reference answer too; a model that was trained with references needs it"
-    )
+    send_reference: bool = option(False, "send the reference answer too, as a model that was trained with them needs")
     timeout_s: float = option(30.0, "longest wait for one score, all tries together", gt=0)
     attempts: int = option(3, "failed tries per score; a server that starts again or asks to wait is waited for", ge=1)
 

@@ -38,9 +38,7 @@ class RolloutConfig(Sampling):
     max_model_len: int = option(
         0, "tokens of a conversation in the model server, at most the model's own; 0: a training row's", ge=0
     )
-    max_prompt_tokens: int = option(
-        2048, "longest prompt of a training row; longer ones are dropped and counted", ge=16
-    )
+    max_prompt_tokens: int = option(2048, "longest prompt of a training row; longer ones are left out, counted", ge=16)
     max_response_tokens: int = option(768, "longest answer of one LLM call", ge=8)
     n_runners: int = option(1, "runner processes, each with `runner_concurrency` rollouts in flight", ge=1)
     runner_concurrency: int = option(64, "rollouts in flight per runner process", ge=1)
@@ -72,7 +70,7 @@ class RolloutConfig(Sampling):
         "rollouts and by the engines beside it; all must reach the store",
     )
     sampler_logprobs: bool = option(
-        True, "let vLLM return the log-probability of each sampled token, and compare (sampler/...)"
+        True, "let vLLM return the log-probability of sampled tokens, and compare (sampler/...)"
     )
     plain_spans: bool = option(
         False,

@@ -41,25 +41,17 @@ class TrainerConfig(Node):
     )
     n_gpus: int = option(1, "GPUs of a machine (or one pretended GPU on the CPU)", ge=1)
     n_nodes: int = option(1, "machines of the Ray at RAY_ADDRESS, each with n_gpus, that train and sample", ge=1)
-    sequence_parallel: int = option(
-        1, "GPUs that share each row in the update (Ulysses); above 1 it needs flash_attention_2", ge=1
-    )
+    sequence_parallel: int = option(1, "GPUs that share each row in the update (Ulysses), with flash_attention_2", ge=1)
     epochs: int = option(2, "passes over the training questions", ge=1)
     max_steps: int = option(0, "stop after this many steps; 0: as many as the epochs have", ge=0)
     save_every: int = option(20, "steps between checkpoints, the last step too; -1: none", ge=-1)
     validate_every: int = option(20, "steps between validations; -1: none", ge=-1)
     validate_first: bool = option(True, "validate before the first step")
     keep_checkpoints: int = option(2, "newest checkpoints that stay, beside the best (GRPO)", ge=1)
-    best_over: int = option(
-        2, "validations whose mean says how good a checkpoint is; RUN@best names the best one", ge=1
-    )
+    best_over: int = option(2, "validations whose mean says how good a checkpoint is; RUN@best is the best one", ge=1)
     early_stop: int = option(0, "end after so many validations in a row that were no new best; 0: never", ge=0)
-    resume: str = option(
-        "", "empty: fresh; latest; RUN, RUN@best, RUN@N or a global_step_N folder, of this project's runs"
-    )
-    resume_changed: bool = option(
-        False, "resume although model, data, database or training settings differ from the old run"
-    )
+    resume: str = option("", "empty: fresh; latest; RUN, RUN@best, RUN@N or a global_step_N, of this project's runs")
+    resume_changed: bool = option(False, "resume although model, data, database or training settings are not the run's")
     runs_dir: str = option("runs", "parent of run folders; relative paths start at the project root")
     seed: int = option(1, "seed of sampling (with step, question and call)", ge=0, lt=1 << 32)
 
@@ -86,28 +78,20 @@ class LocalConfig(Node):
     quantization: Literal["none", "nf4"] = option(
         "none", "nf4: weights in 4 bits (NF4, quantised twice), with LoRA; needs bitsandbytes"
     )
-    optimizer: Literal["adamw", "adamw_8bit"] = option(
-        "adamw", "adamw_8bit: its moments in 8 bits; needs a GPU and bitsandbytes"
-    )
+    optimizer: Literal["adamw", "adamw_8bit"] = option("adamw", "adamw_8bit: 8-bit moments; needs GPU, bitsandbytes")
 
 
 class StoreConfig(Node):
     """Where rollouts and spans live."""
 
-    external_address: str = option(
-        "", "http://host:port of a running `python -m agl_plugin.store` or `agl store`; empty: managed"
-    )
+    external_address: str = option("", "http://host:port of `agentgrpo store` or `agl store`; empty: managed")
     mongo_uri: str = option("", "MongoDB of a managed store; empty: rollouts.db of the run folder")
     patience_s: float = option(60.0, "how long requests wait for a store that is away, and may be started again", ge=0)
     keep_spans: int = option(
         4, "the store deletes spans of ended rollouts this many steps and validations after theirs; 0: never", ge=0
     )
-    port: int = option(
-        0, "port of the managed store; 0: a free one (4747 where `AGL_CURRENT_ROLE` names a half)", ge=0, le=65535
-    )
-    proxy_host: str = option(
-        "127.0.0.1", "interface of the LLM proxy; another one, for runners elsewhere, needs AGL_STORE_TOKEN"
-    )
+    port: int = option(0, "port of the managed store; 0: a free one (with `AGL_CURRENT_ROLE` 4747)", ge=0, le=65535)
+    proxy_host: str = option("127.0.0.1", "interface of the LLM proxy; for runners elsewhere, with AGL_STORE_TOKEN")
     proxy_port: int = option(0, "port of the LLM proxy; 0: a free one", ge=0, le=65535)
 
     def port_in(self, role: str) -> int:
@@ -118,20 +102,14 @@ class StoreConfig(Node):
 class ServeConfig(Node):
     """The agent behind an address."""
 
-    vote: int = option(
-        0, "answers that are drawn for each question, to send the one with the most found result set; 0: one", ge=0
-    )
-    keep: str = option(
-        "", "file to which conversations and feedback go, for [agentgrpo curate traffic](45-curate.md#traffic)"
-    )
+    vote: int = option(0, "answers drawn for each question, to send one with the most found result set; 0: one", ge=0)
+    keep: str = option("", "file for conversations and feedback, for [agentgrpo curate traffic](45-curate.md#traffic)")
 
 
 class LoggingConfig(Node):
     """Where metrics go besides the run folder."""
 
-    trackers: list[Literal["console", "wandb", "swanlab", "tensorboard"]] = option(
-        ["console", "wandb"], "verl trackers"
-    )
+    trackers: list[Literal["console", "wandb", "swanlab", "tensorboard"]] = option(["console", "wandb"], "of verl")
     project: str = option("AgentGRPO", "project name in the trackers")
     experiment: str = option("sql_agent", "experiment name in the trackers; part of the run folder's name")
     audit: bool = option(True, "keep [audit.db](36-audit.md): what stands behind each reward and row")
