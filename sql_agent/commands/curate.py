@@ -26,9 +26,7 @@ from sql_agent.records import TrialRecord
 
 
 def chats(
-    log: Annotated[
-        Path, typer.Argument(help="JSON lines, or a JSON list: messages, conversations, or a message a line")
-    ],
+    log: Annotated[Path, typer.Argument(help="JSON lines or list: messages, conversations, or a message a line")],
     out: Annotated[Path, typer.Argument(help="where the questions go, .jsonl")],
     min_chars: Annotated[int, typer.Option(min=1, help="shortest question")] = Limits.min_chars,
     max_chars: Annotated[int, typer.Option(min=1, help="longest question")] = Limits.max_chars,

@@ -142,9 +142,7 @@ def evaluate(
         str, typer.Option("--model", "--before", help="run, checkpoint, model folder, NAME@http://host/v1; empty: tiny")
     ] = "",
     after: Annotated[str, typer.Option(help="a second model, compared with the first question by question")] = "",
-    split: Annotated[
-        list[str] | None, typer.Option(help="bundled split or question file, or AGENT=FILE; may be repeated")
-    ] = None,
+    split: Annotated[list[str] | None, typer.Option(help="bundled split, file or AGENT=FILE; may be repeated")] = None,
     limit: Annotated[int, typer.Option(min=0, help="questions per split, drawn with a fixed seed; 0: all")] = 120,
     samples: Annotated[
         int | None, typer.Option(min=1, help="sampled episodes per question, temperature 1 (default: 4, or --vote)")

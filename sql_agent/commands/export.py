@@ -185,9 +185,7 @@ def export(
     source: Annotated[Path, typer.Argument(help="run, RUN@best, RUN@STEP, or one of its checkpoints/global_step_N")],
     out: Annotated[Path, typer.Argument(help="new folder of the model")],
     evaluation: Annotated[Path | None, typer.Option(help="results.md of an evaluation, for the model card")] = None,
-    dtype: Annotated[
-        Precision, typer.Option(help="precision of the weights; auto: the one that the run's vLLM sampled in")
-    ] = Precision.auto,
+    dtype: Annotated[Precision, typer.Option(help="of the weights; auto: the run's vLLM's")] = Precision.auto,
 ) -> None:
     """Turn a checkpoint into a model folder for vLLM and transformers.
 

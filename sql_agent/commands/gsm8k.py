@@ -41,9 +41,7 @@ KEYS = {
 class Flags:
     """The command line. What is None says nothing."""
 
-    model: Annotated[
-        str, Option(help="model folder or hub name (default: the recipe's; the tiny policy without a GPU)")
-    ] = ""
+    model: Annotated[str, Option(help="folder or hub name (default: the recipe's; without a GPU the tiny policy)")] = ""
     data: Annotated[
         str, Option(help=f"{DATASET}, a question file, or a hub name (default: {DATASET}; the tiny policy's problems)")
     ] = ""

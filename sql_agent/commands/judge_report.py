@@ -147,19 +147,10 @@ def judge_report(
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
     threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="from here on an answer counts as right")] = 0.5,
     margin: Annotated[float, typer.Option(min=0.0, max=1.0, help="score above label by more: fooled")] = 0.25,
-    with_flips: Annotated[
-        bool, typer.Option("--flips/--no-flips", help="score rewritings too: 6 times the calls")
-    ] = True,
-    probe: Annotated[
-        int,
-        typer.Option(min=0, help="probe the rewards of --recipe on so many of its own training questions instead"),
-    ] = 0,
-    strategies: Annotated[
-        int, typer.Option(min=0, help="bundled questions that each cheating strategy answers; 0: none")
-    ] = 200,
-    strategy_calls: Annotated[
-        int, typer.Option(min=0, help="most verdicts of an LLM judge on cheating strategies, all together")
-    ] = 440,
+    with_flips: Annotated[bool, typer.Option("--flips/--no-flips", help="score rewritings too: 6 x the calls")] = True,
+    probe: Annotated[int, typer.Option(min=0, help="probe rewards on so many of the recipe's questions instead")] = 0,
+    strategies: Annotated[int, typer.Option(min=0, help="bundled questions for each cheating strategy; 0: none")] = 200,
+    strategy_calls: Annotated[int, typer.Option(min=0, help="most verdicts of an LLM judge on strategies")] = 440,
 ) -> int:
     """Measure how far the judges can be trusted, on the bundled set or on one of your own.
 

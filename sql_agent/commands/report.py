@@ -37,9 +37,7 @@ def write_report(folder: Path, *, evaluation: Path | None = None) -> Path:
 
 
 def report(
-    folder: Annotated[
-        Path, typer.Argument(metavar="RUN_FOLDER", help="the folder that a run printed in its last line")
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="folder that a run printed in its last line")],
     evaluation: Annotated[
         Path | None, typer.Option(help="folder of `agentgrpo evaluate` (default: evaluation/ in the run folder)")
     ] = None,
