@@ -31,11 +31,8 @@ def values_of(field: FieldInfo) -> str:
         inner = get_args(kind)[1]
         is_node = isinstance(inner, type) and issubclass(inner, BaseModel)
         return f"sections of {', '.join(f'`{key}`' for key in inner.model_fields)}" if is_node else "a section"
-    if get_origin(kind) is list:
-        (kind,) = get_args(kind)
-        prefix = "list of "
-    else:
-        prefix = ""
+    is_list = get_origin(kind) is list
+    prefix, kind = ("list of ", get_args(kind)[0]) if is_list else ("", kind)
     if get_origin(kind) is Literal:
         return prefix + ", ".join(f"`{choice}`" for choice in get_args(kind))
     if issubclass(kind, BaseModel):
@@ -116,10 +113,7 @@ def patch_places() -> str:
 
 
 BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
-    "10-configuration.md": {
-        "configuration": configuration,
-        "verl": verl_keys,
-    },
+    "10-configuration.md": {"configuration": configuration, "verl": verl_keys},
     "60-patches.md": {"places and versions": patch_places, "patches": patches},
 }
 

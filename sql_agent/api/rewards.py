@@ -79,10 +79,9 @@ class LengthPenalty:
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
         rewards = self.base(completions, **columns)
+        weight = self.penalty_weight
         shares = [min(1.0, len(text_of(completion)) / self.max_length) for completion in completions]
-        return [
-            None if r is None else max(0.0, r - self.penalty_weight * s) for r, s in zip(rewards, shares, strict=True)
-        ]
+        return [None if r is None else max(0.0, r - weight * s) for r, s in zip(rewards, shares, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -105,11 +104,8 @@ class StepBonus:
         return [None if r is None else (1 - bonus) * r + bonus * s for r, s in zip(rewards, shown, strict=True)]
 
 
-MAKERS: dict[str, Callable[..., RewardFunction]] = {
-    "accuracy": Accuracy,
-    "length_penalty": LengthPenalty,
-    "step": StepBonus,
-}
+MAKERS: dict[str, Callable[..., RewardFunction]]
+MAKERS = {"accuracy": Accuracy, "length_penalty": LengthPenalty, "step": StepBonus}
 
 
 def _check(**share: float) -> None:
