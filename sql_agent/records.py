@@ -82,12 +82,16 @@ class Question(Record):
     @property
     def answer_mark(self) -> AnswerMark | Literal[""]:
         """What marks the answer in a reply; "": nothing, all of it is the answer."""
-        return next((mark for mark in ANSWER_MARKS if mark in self.answer_schema.split()), "")
+        words = self.answer_schema.split()
+        marks: list[AnswerMark] = [mark for mark in ANSWER_MARKS if words.count(mark)]
+        return marks[0] if marks else ""
 
     @property
     def answer_type(self) -> AnswerType | Literal[""]:
         """What the row says that its answer is; "": nothing."""
-        return next((kind for kind in ANSWER_TYPES if kind in self.answer_schema.split()), "")
+        words = self.answer_schema.split()
+        types: list[AnswerType] = [kind for kind in ANSWER_TYPES if words.count(kind)]
+        return types[0] if types else ""
 
     @field_validator("sql", "evidence", "meta", mode="before")
     @classmethod

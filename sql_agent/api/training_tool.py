@@ -159,7 +159,7 @@ class RLTrainingTool:
         return run
 
     def _sft(self, request: Request, dataset: str, out: Path) -> Run:
-        overrides = {"sft.epochs": request.num_epochs, "sft.batch_size": request.batch_size}
+        overrides: dict[str, Any] = {"sft.epochs": request.num_epochs, "sft.batch_size": request.batch_size}
         overrides |= _given({"sft.lr": request.learning_rate, "sft.max_steps": request.max_steps})
         return jobs.sft(
             model="" if request.model_name == TINY else self._model(request.model_name),

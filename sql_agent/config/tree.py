@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import model_validator
 
@@ -13,6 +13,7 @@ from sql_agent.config.agents import check_agent_tree, unknown_agent
 from sql_agent.config.data import DataConfig
 from sql_agent.config.database import DatabaseConfig, PythonConfig
 from sql_agent.config.health import HealthConfig
+from sql_agent.config.losses import Advantage
 from sql_agent.config.node import Node, option
 from sql_agent.config.optim import OptimConfig
 from sql_agent.config.reward import RewardConfig
@@ -25,7 +26,7 @@ PENALISED = (
     "alone set them in rollout.validation and rollout.evaluation"
 )
 WEIGHED = "truncated or masked"
-IN_GROUPS = "group or group_no_std or rloo or opo"
+IN_GROUPS = " or ".join(name for name in get_args(Advantage) if name != "reinforce++")
 # A key that is set, another one that it depends on, the values which that may have, and why.
 NEEDS = (
     ("optim.importance_correction", "rollout.sampler_logprobs", "true", "it reads what vLLM says of its tokens"),
