@@ -14,9 +14,8 @@ import shlex
 import shutil
 import tempfile
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -63,15 +62,7 @@ NO_EVALUATION = "No held-out evaluation was given (`agentgrpo export --evaluatio
 PROBE_TOKENS = 64
 # Largest share of the largest logit that the precision may change: float32 leaves room for merging an adapter.
 LARGEST_GAP = {"float32": 1e-4, "bfloat16": 0.1, "float16": 0.02}
-
-
-class Precision(StrEnum):
-    """Precision of exported weights."""
-
-    auto = "auto"
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)
@@ -84,9 +75,7 @@ class Export:
     parser: str
 
 
-def export_checkpoint(
-    source: Path, out: Path, *, evaluation: Path | None = None, dtype: Precision = Precision.auto
-) -> Export:
+def export_checkpoint(source: Path, out: Path, *, evaluation: Path | None = None, dtype: Precision = "auto") -> Export:
     """Write the model folder `out`. Raises UserError when `out` exists, or is not the model of the checkpoint."""
     named, out = str(source), out.expanduser().resolve()
     checkpoint = own_checkpoint(checkpoint_path(named, option=named), option=named)
@@ -98,7 +87,7 @@ def export_checkpoint(
     parser = config.get("rollout", {}).get("tool_parser", "hermes")
     # What is exported is the policy that sampled, in the precision that the run's vLLM had.
     sampled = "float32" if config.get("trainer", {}).get("device") == "cpu" else "bfloat16"
-    chosen = sampled if dtype == Precision.auto else dtype.value
+    chosen = sampled if dtype == "auto" else dtype
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".exporting-") as temp:
         folder = Path(temp) / "model"
         export = Export(out, chosen, _write(checkpoint / "actor", folder, chosen), parser)
@@ -185,7 +174,7 @@ def export(
     source: Annotated[Path, typer.Argument(help="run, RUN@best, RUN@STEP, or one of its checkpoints/global_step_N")],
     out: Annotated[Path, typer.Argument(help="new folder of the model")],
     evaluation: Annotated[Path | None, typer.Option(help="results.md of an evaluation, for the model card")] = None,
-    dtype: Annotated[Precision, typer.Option(help="of the weights; auto: the run's vLLM's")] = Precision.auto,
+    dtype: Annotated[Precision, typer.Option(help="of the weights; auto: the run's vLLM's")] = "auto",
 ) -> None:
     """Turn a checkpoint into a model folder for vLLM and transformers.
 

@@ -10,9 +10,8 @@ import fcntl
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -41,13 +40,6 @@ TINY = (
     "questions,\nand no language beyond; its teacher errs on purpose, and training corrects that"
 )
 console = Console(highlight=False, soft_wrap=True)
-
-
-class Language(StrEnum):
-    """Of the questions."""
-
-    en = "en"
-    zh = "zh"
 
 
 @contextmanager
@@ -165,7 +157,7 @@ def mine(
         str, typer.Argument(help="SQLite file; or duckdb:///FILE, postgresql://USER@HOST/NAME, mysql://, mariadb://")
     ],
     out: Annotated[Path | None, typer.Option(help="folder of the recipe (default: mined/NAME); goes on there")] = None,
-    language: Annotated[Language, typer.Option(help="of the questions")] = Language.en,
+    language: Annotated[Literal["en", "zh"], typer.Option(help="of the questions")] = "en",
     table: Annotated[list[str] | None, typer.Option(help="table or view to ask about (default: all); repeat")] = None,
     model: Annotated[str, typer.Option(help="model folder or hub name (default: a tiny policy)")] = "",
     phrase: Annotated[
@@ -200,7 +192,7 @@ def mine(
         raise UserError(f"--{set_[0].replace('_', '-')}: is read when it trains; leave it or --no-train out")
     folder = (out or HOME / "mined" / name_of(database)).expanduser().absolute()
     settings = {"seed": seed, "questions": questions, "tables": table or [], "model": model, "phrase": phrase}
-    settled = settle(database, language=language.value, **settings)
+    settled = settle(database, language=language, **settings)
     with alone(folder):
         state = begin(folder, settled)
         if not state.questions:
