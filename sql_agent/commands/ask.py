@@ -72,11 +72,10 @@ def resolve_config(
     flags: dict[str, dict[str, str]] = {"model": {"path": model}} if model and not endpoint else {}
     if database is not None:
         flags["database"] = {"path": str(database.expanduser().absolute())}
-    brought = {} if endpoint else settings_for([model])
-    base = load_recipe(recipe or TINY_RECIPE) if recipe or tiny else brought
-    config = build_config(
-        base, command_tree(TRY, assignments, recipe=recipe or (TINY_RECIPE if tiny else ""), flags=flags)
-    )
+    recipe = recipe or (TINY_RECIPE if tiny else "")
+    brought = {} if endpoint or recipe else settings_for([model])
+    base = load_recipe(recipe) if recipe else brought
+    config = build_config(base, command_tree(TRY, assignments, recipe=recipe, flags=flags))
     return resolve_system_prompt(config, tiny=tiny)
 
 

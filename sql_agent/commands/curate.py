@@ -127,15 +127,12 @@ def new(
     Dropped rows go to NAME.dropped.jsonl with the question that each repeats.
     """
     check_out(out, questions, *(old or []))
-    known_rows = [(path, row) for path in old or [] for row in read_rows(path)]
-    rows = read_rows(questions)
-    texts = [row.text for _, row in known_rows] + [row.text for row in rows]
-    dropped = {match.index - len(known_rows): match for match in repeats(texts, n_old=len(known_rows))}
+    known, rows = [(path, row) for path in old or [] for row in read_rows(path)], read_rows(questions)
+    places = [*known, *((questions, row) for row in rows)]
+    texts = [row.text for _, row in places]
+    names = [f"{path}, {row.question.id}" for path, row in places]
+    dropped = {match.index - len(known): match for match in repeats(texts, n_old=len(known))}
     write_rows(out, (row for place, row in enumerate(rows) if place not in dropped))
-    names = [
-        *(f"{path}, {row.question.id}" for path, row in known_rows),
-        *(f"{questions}, {r.question.id}" for r in rows),
-    ]
     whys = ((rows[n], f"{m.score:.2f}: {names[m.other]}: {texts[m.other]}") for n, m in dropped.items())
     file = write_dropped(out, whys)
     print(f"new {len(rows) - len(dropped)} of {len(rows)}: {out}\nrepeated {len(dropped)}: {file}")
