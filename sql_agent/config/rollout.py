@@ -94,12 +94,7 @@ class RolloutConfig(Sampling):
     @property
     def is_shifted(self) -> bool:
         """Whether training samples otherwise than the trainer computes: cut, or moved by penalties."""
-        return self.top_p < 1 or self.top_k > 0 or self.has_penalties
-
-    @property
-    def has_penalties(self) -> bool:
-        """Whether training lowers what was said before."""
-        return bool(self.presence_penalty or self.frequency_penalty)
+        return self.top_p < 1 or self.top_k > 0 or bool(self.presence_penalty or self.frequency_penalty)
 
     @property
     def row_response_tokens(self) -> int:

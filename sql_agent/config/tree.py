@@ -125,18 +125,14 @@ class TrainConfig(AgentTree):
     @property
     def trained_adapter(self) -> str:
         """The adapter that is trained on as it is; "" for all weights, a new adapter, and one that is merged."""
-        return "" if self.merges_adapter else self.model.lora_adapter_path
+        return "" if self.merged_adapter else self.model.lora_adapter_path
 
     @property
     def merged_adapter(self) -> Path | None:
-        """The adapter that goes into the start model."""
-        return Path(self.model.lora_adapter_path).expanduser().resolve() if self.merges_adapter else None
-
-    @property
-    def merges_adapter(self) -> bool:
-        """Whether the adapter to continue from goes into the start model, with which KL and preferences compare."""
+        """The adapter to continue from where it goes into the start model, with which KL and preferences compare."""
         compares = self.method == "dpo" or (self.method == "grpo" and self.optim.kl_coef > 0)
-        return bool(self.model.lora_adapter_path) and compares
+        path = self.model.lora_adapter_path
+        return Path(path).expanduser().resolve() if path and compares else None
 
     @model_validator(mode="after")
     def _agents_fit(self) -> TrainConfig:
