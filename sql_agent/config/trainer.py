@@ -102,7 +102,7 @@ class StoreConfig(Node):
 class ServeConfig(Node):
     """The agent behind an address."""
 
-    vote: int = option(0, "answers drawn for each question, to send one with the most found result set; 0: one", ge=0)
+    vote: int = option(0, "answers drawn per question; one with the result set of most is sent; 0: one", ge=0)
     keep: str = option("", "file for conversations and feedback, for [agentgrpo curate traffic](45-curate.md#traffic)")
 
 
