@@ -1,7 +1,6 @@
 """Write the reference tables from the code: configuration and verl's keys (10-configuration.md), patches (60-).
 
-  .venv/bin/python docs/generate_configuration.py            rewrite the marked blocks of the pages
-  .venv/bin/python docs/generate_configuration.py --check    exit status 1 when a page is out of date
+  .venv/bin/python docs/generate_configuration.py
 
 Guarantees: only the text between `<!-- generated: NAME -->` and `<!-- end: NAME -->` changes. Not covered: environment
 variables, whose table is written by hand and compared with the code by tests/test_docs.py.
@@ -12,9 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
-import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -33,11 +31,8 @@ def values_of(field: FieldInfo) -> str:
         inner = get_args(kind)[1]
         is_node = isinstance(inner, type) and issubclass(inner, BaseModel)
         return f"sections of {', '.join(f'`{key}`' for key in inner.model_fields)}" if is_node else "a section"
-    if get_origin(kind) is list:
-        (kind,) = get_args(kind)
-        prefix = "list of "
-    else:
-        prefix = ""
+    is_list = get_origin(kind) is list
+    prefix, kind = ("list of ", get_args(kind)[0]) if is_list else ("", kind)
     if get_origin(kind) is Literal:
         return prefix + ", ".join(f"`{choice}`" for choice in get_args(kind))
     if issubclass(kind, BaseModel):
@@ -117,10 +112,7 @@ def patch_places() -> str:
 
 
 BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
-    "10-configuration.md": {
-        "configuration": configuration,
-        "verl": verl_keys,
-    },
+    "10-configuration.md": {"configuration": configuration, "verl": verl_keys},
     "60-patches.md": {"places and versions": patch_places, "patches": patches},
 }
 
@@ -136,17 +128,12 @@ def render(name: str, page: str) -> str:
     return page
 
 
-def main(check: Annotated[bool, typer.Option("--check", help="change nothing; compare only")] = False) -> None:
+def main() -> None:
     """Rewrite the generated tables of the pages."""
     for name in BLOCKS:
-        old = (DOCS / name).read_text(encoding="utf-8")
-        new = render(name, old)
-        if check and new != old:
-            typer.echo(f"{name} is out of date: run `python docs/generate_configuration.py`", err=True)
-            raise typer.Exit(1)
-        if not check:
-            (DOCS / name).write_text(new, encoding="utf-8")
+        page = DOCS / name
+        page.write_text(render(name, page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -12,7 +12,6 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = "docs/images/demo_reward.png"
@@ -28,20 +27,18 @@ HEADS = {
     ),
 }
 SPLIT, DECODINGS = "test_entities", ("sampled", "greedy")
+FIGURES = ("before", "after", "delta", "delta_ci95")
 
 
 def rows(folder: Path) -> list[str]:
     """Table rows of one run."""
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return [row(summary, seed=config["trainer"]["seed"], key=f"{SPLIT}/{how}", how=how) for how in DECODINGS]
-
-
-def row(summary: dict[str, Any], *, seed: int, key: str, how: str) -> str:
-    """One line of the table."""
-    before, after, delta = (summary[name][key] for name in ("before", "after", "delta"))
-    low, high = summary["delta_ci95"][key]
-    return f"| SEED={seed} | {how} | {before:.3f} | {after:.3f} | {delta:+.3f} [{low:.3f}, {high:.3f}] |"
+    summary, config = (json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("summary", "config"))
+    lines: list[str] = []
+    for how in DECODINGS:
+        before, after, delta, (low, high) = (summary[name][f"{SPLIT}/{how}"] for name in FIGURES)
+        change = f"{delta:+.3f} [{low:.3f}, {high:.3f}]"
+        lines.append(f"| SEED={config['trainer']['seed']} | {how} | {before:.3f} | {after:.3f} | {change} |")
+    return lines
 
 
 def draw(folder: Path) -> None:

@@ -116,69 +116,53 @@ def _only(*neutral: Any) -> Callable[[Any], bool]:
     return lambda value: any(value == allowed and type(value) is type(allowed) for allowed in neutral)
 
 
-SHAPE = "leave it out, and ask for the form in words or offer a tool: the trainer does not know a grammar"
-ANSWER = Rule("silent")
-NUMBER = Rule("run", "must be a number", _is_number, "leave it out: rollout.* says how the run samples")
-LIMIT = Rule("passed", "must be a whole number above 0", _is_count, "leave it out for the run's own limit")
-NOT_SENT = Rule("run", "is no key of a run's sampling", lambda _: False, "leave it out: rollout.* says how it samples")
-SAMPLES = Rule("silent", "must be 1: one call is one sample", _only(1), "call as often as you want samples")
-LOG_PROBS = Rule("silent", "is the trainer's own", _only(False, 0), "leave it out")
-TEMPLATE = Rule(
-    "silent", "is the run's", _only(False), "leave it out: agent.chat_template_kwargs has the template's keys"
-)
+def _never(_: Any) -> bool:
+    return False
 
-RULES: dict[str, Rule] = {
-    "messages": Rule(
-        "passed",
-        f"must be a list of objects with a role of {', '.join(ROLES)}",
-        _are_messages,
-        "write [{role, content}, ...], and system for developer",
+
+SHAPE = "leave it out, and ask for the form in words or offer a tool: the trainer does not know a grammar"
+SAMPLED = "leave it out: rollout.* says how the run samples"
+LIMIT = "leave it out for the run's own limit"
+TEMPLATE = "leave it out: agent.chat_template_kwargs has the template's keys"
+WANTED = "leave them out; agent.chat_template_kwargs sets them for a run"
+MESSAGES = f"must be a list of objects with a role of {', '.join(ROLES)}"
+CHOICE = (
+    "must be auto, required or none: a call that is forced is sampled from a grammar that the trainer does not know"
+)
+KWARGS = f"must be an object of at most {MOST_TEMPLATE_CHARS} characters with keys of the chat template's own"
+CALLS = "must be true: the policy makes as many calls in a turn as it wants"
+# Rules, and the keys that each is for.
+RULED: tuple[tuple[Rule, str], ...] = (
+    (Rule("passed", MESSAGES, _are_messages, "write [{role, content}, ...], and system for developer"), "messages"),
+    (Rule("passed", "must be a list of {type: function, function: {name, ...}}", _are_functions), "tools"),
+    (
+        Rule("passed", CHOICE, _only("auto", "required", "none"), "offer that tool alone, and ask in words"),
+        "tool_choice",
     ),
-    "model": Rule("run", "must be a model's name", _is_text, "name one of GET /v1/models"),
-    "tools": Rule("passed", "must be a list of {type: function, function: {name, ...}}", _are_functions),
-    "tool_choice": Rule(
-        "passed",
-        "must be auto, required or none: a call that is forced is sampled from a grammar, which the trainer does not "
-        "know",
-        _only("auto", "required", "none"),
-        "offer that tool alone, and ask for it in words",
-    ),
-    "stream": Rule("passed", "must be true or false", _only(True, False)),
-    "stream_options": Rule("passed", "must be an object", lambda value: isinstance(value, dict)),
-    "stop": Rule("passed", f"must be a text or at most {MOST_STOPS} texts, none of them empty", _are_stops),
-    "max_tokens": LIMIT,
-    "max_completion_tokens": LIMIT,
-    "chat_template_kwargs": Rule(
-        "passed",
-        f"must be an object of at most {MOST_TEMPLATE_CHARS} characters with keys of the chat template's own",
-        _is_of_template,
-        "leave them out; agent.chat_template_kwargs sets them for a run",
-    ),
-    **dict.fromkeys(("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty", "seed"), NUMBER),
-    **dict.fromkeys(("logit_bias", "min_p", "repetition_penalty", "min_tokens"), NOT_SENT),
-    "parallel_tool_calls": Rule(
-        "silent", "must be true: the policy makes as many calls in a turn as it wants", _only(True), "do them in turn"
-    ),
-    **dict.fromkeys(
-        ("reasoning_effort", "verbosity"),
-        Rule("silent", "says nothing to this policy", lambda _: False, "ask for it in words"),
-    ),
-    **dict.fromkeys(("prediction", "user", "metadata", "store", "service_tier", "safety_identifier"), ANSWER),
-    **dict.fromkeys(("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"), ANSWER),
-    **dict.fromkeys(("n", "best_of"), SAMPLES),
-    **dict.fromkeys(("logprobs", "top_logprobs", "return_token_ids"), LOG_PROBS),
-    **dict.fromkeys(("echo", "continue_final_message"), TEMPLATE),
-    "add_generation_prompt": Rule("silent", "is the run's", _only(True)),
-    "modalities": Rule("silent", 'must be ["text"]', _only(["text"])),
-    "response_format": Rule("silent", 'must be {"type": "text"}', _only({"type": "text"}), SHAPE),
-    **dict.fromkeys(
-        ("guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"),
-        Rule("silent", "cannot be had", lambda _: False, SHAPE),
-    ),
-    **dict.fromkeys(
-        ("functions", "function_call"), Rule("silent", "is no key any more", lambda _: False, "use tools")
-    ),
-}  # fmt: skip
+    (Rule("passed", "must be true or false", _only(True, False)), "stream"),
+    (Rule("passed", "must be an object", lambda value: isinstance(value, dict)), "stream_options"),
+    (Rule("passed", f"must be a text or at most {MOST_STOPS} texts, none of them empty", _are_stops), "stop"),
+    (Rule("passed", "must be a whole number above 0", _is_count, LIMIT), "max_tokens max_completion_tokens"),
+    (Rule("passed", KWARGS, _is_of_template, WANTED), "chat_template_kwargs"),
+    (Rule("run", "must be a model's name", _is_text, "name one of GET /v1/models"), "model"),
+    (Rule("run", "must be a number", _is_number, SAMPLED), "temperature top_p top_k seed"),
+    (Rule("run", "must be a number", _is_number, SAMPLED), "presence_penalty frequency_penalty"),
+    (Rule("run", "is no key of a run's sampling", _never, SAMPLED), "logit_bias min_p repetition_penalty min_tokens"),
+    (Rule("silent"), "prediction user metadata store service_tier safety_identifier"),
+    (Rule("silent"), "prompt_cache_key prompt_cache_options prompt_cache_retention"),
+    (Rule("silent", CALLS, _only(True), "do them in turn"), "parallel_tool_calls"),
+    (Rule("silent", "says nothing to this policy", _never, "ask for it in words"), "reasoning_effort verbosity"),
+    (Rule("silent", "must be 1: one call is one sample", _only(1), "call as often as you want samples"), "n best_of"),
+    (Rule("silent", "is the trainer's own", _only(False, 0)), "logprobs top_logprobs return_token_ids"),
+    (Rule("silent", "is the run's", _only(False), TEMPLATE), "echo continue_final_message"),
+    (Rule("silent", "is the run's", _only(True)), "add_generation_prompt"),
+    (Rule("silent", 'must be ["text"]', _only(["text"])), "modalities"),
+    (Rule("silent", 'must be {"type": "text"}', _only({"type": "text"}), SHAPE), "response_format"),
+    (Rule("silent", "cannot be had", _never, SHAPE), "guided_json guided_regex guided_choice guided_grammar"),
+    (Rule("silent", "cannot be had", _never, SHAPE), "structured_outputs"),
+    (Rule("silent", "is no key any more", _never, "use tools"), "functions function_call"),
+)
+RULES = {key: rule for rule, keys in RULED for key in keys.split()}
 
 
 def allowed(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,25 +26,22 @@ from foundation.environment import HOME
 from foundation.errors import AgentGRPOError
 
 STATUSES = "Exit status of every command: 0 done; 1 it failed; 2 wrong input; 130 interrupted (Ctrl-C, SIGTERM)."
-# Names that flags have in scripts of before and of others, and the names of today.
-OLD_NAMES = {
-    "--model-path": "--model",
-    "--dataset": "--data",
-    "--input": "--data",
-    "--train-file": "--data",
-    "--val-file": "--val-data",
-    "--output-dir": "--out",
-    "--output": "--out",
-    "--use-lora": "--lora",
-    "--lora-r": "--lora-rank",
-    "--num-epochs": "--epochs",
-    "--total-epochs": "--epochs",
-    "--learning-rate": "--lr",
-    "--samples-per-prompt": "--group-size",
-    "--max-new-tokens": "--max-tokens",
-    "--resume-checkpoint": "--resume",
-    "--external-store-address": "--store",
+# Names that flags have in scripts of before and of others, behind the names of today.
+OF_BEFORE = {
+    "--model": "--model-path",
+    "--data": "--dataset --input --train-file",
+    "--val-data": "--val-file",
+    "--out": "--output-dir --output",
+    "--lora": "--use-lora",
+    "--lora-rank": "--lora-r",
+    "--epochs": "--num-epochs --total-epochs",
+    "--lr": "--learning-rate",
+    "--group-size": "--samples-per-prompt",
+    "--max-tokens": "--max-new-tokens",
+    "--resume": "--resume-checkpoint",
+    "--store": "--external-store-address",
 }
+OLD_NAMES = {old: today for today, names in OF_BEFORE.items() for old in names.split()}
 OF_FILES = {
     errno.ENOSPC: "its disk is full: free some space, or name a folder on another disk",
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "name a path that this user may use"),

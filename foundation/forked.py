@@ -47,14 +47,14 @@ class Forked:
 
     def __init__(self, *, most_bytes: int, most_printed: int, hear: Callable[[str], None] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._line, self.theirs = socket.socketpair()
+        self.line, self.theirs = socket.socketpair()
         self._output, self.their_output = socket.socketpair()
         self._most_bytes, self._most_printed, self._hear = most_bytes, most_printed, hear
         self._output_tail, self._n_printed = b"", 0
         self._why: tuple[Reason, str] | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.is_clean = True  # for whoever keeps it
-        for ours in (self._line, self._output):
+        for ours in (self.line, self._output):
             ours.setblocking(False)
         self._loop.add_reader(self._output, self._read_output)
 
@@ -83,7 +83,7 @@ class Forked:
         try:
             async with asyncio.timeout(timeout_s):
                 if request is not None:
-                    await self._loop.sock_sendall(self._line, frame(request))
+                    await self._loop.sock_sendall(self.line, frame(request))
                 return await self._frame()
         except TimeoutError:
             self.kill("timeout", f"gave no answer within {timeout_s:g} s")
@@ -105,7 +105,7 @@ class Forked:
     async def _bytes(self, n: int) -> bytes:
         received = bytearray()
         while len(received) < n:
-            chunk = await self._loop.sock_recv(self._line, min(n - len(received), CHUNK_BYTES))
+            chunk = await self._loop.sock_recv(self.line, min(n - len(received), CHUNK_BYTES))
             if not chunk:
                 raise EOFError
             received += chunk
@@ -137,7 +137,7 @@ class Forked:
         if not chunk:
             self._loop.remove_reader(self._output)
             self._output.close()
-            self._line.close()
+            self.line.close()
             if not self._ended.done():
                 self._ended.set_result(None)
             return
@@ -204,12 +204,8 @@ class Nursery:
         assert self._line
         await fork(self._line, child)
         with contextlib.suppress(OSError):  # it is gone already, which its first answer will show
-            await asyncio.get_running_loop().sock_sendall(child._line, frame({"run": function, "argument": argument}))
+            await asyncio.get_running_loop().sock_sendall(child.line, frame({"run": function, "argument": argument}))
         return child
-
-    def line_of(self, child: Forked) -> socket.socket:
-        """The line of a child that forks children itself."""
-        return child._line
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()

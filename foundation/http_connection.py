@@ -17,7 +17,11 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol  # httptools, taken where it is installed, bounds no head
 
 HEAD_S = 30.0
-NO_HTTP = {"detail": "this is no HTTP/1.1 request: send a head in its form, with a Host and the length of the body"}
+DETAIL = "this is no HTTP/1.1 request: send a head in its form, with a Host and the length of the body"
+NO_HTTP = json.dumps({"detail": DETAIL}).encode()
+REFUSAL = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+)
 
 
 class Connection(H11Protocol):
@@ -56,15 +60,7 @@ class Connection(H11Protocol):
             self.cycle.disconnected = True  # its application sends nothing more
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            body = json.dumps(NO_HTTP).encode()
-            headers = [
-                ("content-type", "application/json"),
-                ("content-length", str(len(body))),
-                ("connection", "close"),
-            ]
-            head = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
-            for event in (head, h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
+            self.transport.write(REFUSAL % len(NO_HTTP) + NO_HTTP)
         self.transport.close()
 
 

@@ -12,11 +12,11 @@ Not covered: tokens without any ASCII character (`forgeable`).
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -52,19 +52,19 @@ class Marks:
 
     def hidden(self, text: str) -> str:
         """The text as it is sent to the model."""
-        return self._unforged(_each(self._patterns, text, lambda first, wide, n, bare: wide * (2 * n + bare)))
+        return self._unforged(_each(self.tokens, text, lambda first, wide, n, bare: wide * (2 * n + bare)))
 
     def shown(self, text: str) -> str:
         """What the model copied, as it was before `hidden`."""
         return _each(
-            self._patterns,
+            self.tokens,
             text,
             lambda first, wide, n, bare: wide * n + first if bare else wide * (n // 2) + first * (n % 2),
         )
 
     def sealed(self, text: str) -> str:
         """What the policy said, without special tokens; what it copied of hidden ones stays to the letter."""
-        return self._unforged(_each(self._specials, text, lambda first, wide, n, bare: wide * (n + bare)))
+        return self._unforged(_each(self.special, text, lambda first, wide, n, bare: wide * (n + bare)))
 
     def _unforged(self, text: str) -> str:
         if self.normal and any(token in self.normal(text) for token in self.loose):
@@ -72,14 +72,6 @@ class Marks:
             for token in self.loose:
                 text = text.replace(token, f"{token[0]} {token[1:]}")
         return text
-
-    @cached_property
-    def _patterns(self) -> list[Pattern]:
-        return _patterns_of(self.tokens)
-
-    @cached_property
-    def _specials(self) -> list[Pattern]:
-        return _patterns_of(self.special)
 
     def undecided(self, text: str) -> int:
         """Where the end of the text begins that could become a hidden token with what follows."""
@@ -144,7 +136,8 @@ class Showing:
 Pattern = tuple[str, str, re.Pattern[str]]
 
 
-def _patterns_of(tokens: Iterable[str]) -> list[Pattern]:
+@functools.cache
+def _patterns_of(tokens: tuple[str, ...]) -> list[Pattern]:
     """A pattern for all tokens with the same text up to, and the same, first character that a mark may begin with."""
     rests: dict[tuple[str, str], set[str]] = {}
     for token in tokens:
@@ -163,10 +156,10 @@ def _patterns_of(tokens: Iterable[str]) -> list[Pattern]:
     ]
 
 
-def _each(patterns: Iterable[Pattern], text: str, written: Callable[[str, str, int, bool], str]) -> str:
+def _each(tokens: tuple[str, ...], text: str, written: Callable[[str, str, int, bool], str]) -> str:
     """The text with what stands before the rest of each token, n full-width first characters and perhaps a `bare`
     one, `written` anew."""
-    for first, wide, pattern in patterns:
+    for first, wide, pattern in _patterns_of(tokens):
         if first not in text and wide not in text:
             continue
 

@@ -128,13 +128,12 @@ class ProcessTree:
 
     def end_orphans(self, *, grace_s: float = 5.0) -> int:
         """End what is left of the processes seen so far, first politely; returns how many were left."""
-        left = [p for p in self._seen if p.pid != tracker_pid() and self._lives(p)]
-        for process in left:
-            self._signal(process, kill=False)
-        _, alive = psutil.wait_procs(left, timeout=grace_s)
-        for process in alive:
-            self._signal(process, kill=True)
-        psutil.wait_procs(alive, timeout=grace_s)
+        left = alive = [p for p in self._seen if p.pid != tracker_pid() and self._lives(p)]
+        for end in (psutil.Process.terminate, psutil.Process.kill):
+            for process in alive:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    end(process)
+            _, alive = psutil.wait_procs(alive, timeout=grace_s)
         return len(left)
 
     @staticmethod
@@ -142,8 +141,3 @@ class ProcessTree:
         with contextlib.suppress(psutil.NoSuchProcess):
             return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
         return False
-
-    @staticmethod
-    def _signal(process: psutil.Process, *, kill: bool) -> None:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill() if kill else process.terminate()

@@ -7,21 +7,16 @@ listens on this machine alone (`check_host`). It is compared in constant time, a
 from __future__ import annotations
 
 import hmac
-import json
 import os
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foundation.errors import UserError
 from foundation.net import is_own_host
 
 VARIABLE = "AGL_STORE_TOKEN"
 REFUSAL = f"this server asks for a token: set {VARIABLE} to the same value here and where it was started"
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 def token() -> str:
@@ -47,17 +42,15 @@ def check_host(host: str, setting: str) -> None:
 class Guarded:
     """An ASGI application behind the token that this process has when it is made."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app, self._wanted = app, token_headers().get("Authorization", "").encode()
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" or not self._wanted or self._has_token(scope):
             await self._app(scope, receive, send)
         else:
-            headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
-            await send({"type": "http.response.start", "status": 401, "headers": headers})
-            await send({"type": "http.response.body", "body": json.dumps({"detail": REFUSAL}).encode()})
+            await JSONResponse({"detail": REFUSAL}, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
 
-    def _has_token(self, scope: Message) -> bool:
+    def _has_token(self, scope: Scope) -> bool:
         header = b"".join(value for name, value in scope.get("headers", []) if name == b"authorization")
         return hmac.compare_digest(header, self._wanted)

@@ -1,12 +1,4 @@
-"""The faults of the environment: a branch of the tree in foundation/errors.py. A fault is never a reward.
-
-Fault                 the episode has no meaning: the rollout stays unscored and is counted by `kind`
- |-- LLMFault         the model's endpoint failed (429, 5xx, timeout, connection reset, proxy death)
- |-- DatabaseFault    the database is missing, locked, corrupt or was replaced while running
- |-- ReaderFault      the model that reads long results (agent.reader) failed at all its addresses
- |-- ToolFault        a tool is broken: its environment, its MCP server (a tool of one's own may raise it too)
- +-- EpisodeFault     an episode of one's own raised, or its program ended with an error or at its limit
-"""
+"""The faults of the environment: a branch of the tree in foundation/errors.py. A fault is never a reward."""
 
 from __future__ import annotations
 
@@ -14,32 +6,35 @@ from foundation.errors import AgentGRPOError
 
 
 class Fault(AgentGRPOError):
-    """Something broke that is neither the policy's merit nor its mistake."""
+    """The episode has no meaning: the rollout stays unscored and is counted by `kind`."""
 
     status = 1
     kind = "fault"
 
 
 class LLMFault(Fault):
-    """The model endpoint gave no usable answer."""
+    """The model's endpoint failed (429, 5xx, timeout, connection reset, proxy death)."""
 
     kind = "llm_fault"
 
 
 class DatabaseFault(Fault):
-    """The database itself failed, as opposed to the query."""
+    """The database, as opposed to the query: it is missing, locked, corrupt or was replaced while running."""
 
     kind = "database_fault"
 
 
 class ReaderFault(Fault):
-    """No address of the reader answered."""
+    """The model that reads long results (agent.reader) failed at all its addresses."""
 
     kind = "reader_fault"
 
 
 class ToolFault(Fault):
-    """A tool is broken, as opposed to used wrongly. `tool` and `reason`, a word, are what it is counted by."""
+    """A tool is broken, as opposed to used wrongly: its environment, its MCP server; a tool of one's own may raise it.
+
+    `tool` and `reason`, a word, are what it is counted by.
+    """
 
     kind = "tool_fault"
 
@@ -49,6 +44,6 @@ class ToolFault(Fault):
 
 
 class EpisodeFault(Fault):
-    """The code that plays the episode failed."""
+    """An episode of one's own raised, or its program ended with an error or at its limit."""
 
     kind = "episode_fault"

@@ -118,14 +118,9 @@ def _markdown(means: dict[str, Estimate], best: str, change: str, *, p: float | 
     rows = [f"| {'**' + key + '**' if key == best else key} | {mean} | {mean.n} |" for key, mean in means.items()]
     p_text = "" if p is None else f", p = {p:.4f}"
     lines = [
-        *(
-            "# Search for a system prompt",
-            "",
-            f"Ended: {ended}. Best: {best}, {change} against v0{p_text} (paired).",
-            "",
-        ),
+        f"# Search for a system prompt\n\nEnded: {ended}. Best: {best}, {change} against v0{p_text} (paired).\n",
         f"Mean reward, greedy, with its 95 % interval, of up to {n_val} validation questions. The best was chosen on",
-        "them: measure it on held-out questions before you believe the difference.",
-        *("", "| prompt | mean reward | questions |", "| --- | --- | --- |", *rows, ""),
+        "them: measure it on held-out questions before you believe the difference.\n",
+        *("| prompt | mean reward | questions |", "| --- | --- | --- |", *rows, ""),
     ]
     return "\n".join(lines)

@@ -103,10 +103,8 @@ def _read(entry: dict[str, Any], versions: dict[str, set[str]]) -> list[Advisory
 
 def merged(old: list[Advisory], new: list[Advisory]) -> list[Advisory]:
     """Both, the newer of one fault in one package."""
-    return [
-        advisory
-        for _, advisory in sorted({(advisory.package, advisory.id): advisory for advisory in [*old, *new]}.items())
-    ]
+    newest = {(advisory.package, advisory.id): advisory for advisory in [*old, *new]}
+    return [advisory for _, advisory in sorted(newest.items())]
 
 
 def undecided(security: str, advisories: list[Advisory], versions: dict[str, set[str]]) -> list[str]:

@@ -252,11 +252,7 @@ def _size(component: str, n_bytes: int, *, least_gib: float, note: str, is_fault
     return Row(component, f"{gib:.1f} GiB", OK if fits or not is_fault else PROBLEM, "" if fits else note)
 
 
-def check_port(_machine: Machine) -> list[Row]:
-    return [port_row(STORE_PORT)]
-
-
-def port_row(port: int) -> Row:
+def check_port(_machine: Machine, port: int = STORE_PORT) -> list[Row]:
     """Whether the store's port is free; a store that runs already may hold it."""
     with socket.socket() as listener:
         # As servers do: without it a port in TIME_WAIT looks taken.
@@ -264,8 +260,8 @@ def port_row(port: int) -> Row:
         try:
             listener.bind(("127.0.0.1", port))
         except OSError:
-            return Row(f"port {port}", "-", OK, "in use: by a store, or make train PORT=9998 takes another")
-    return Row(f"port {port}", "-", OK, "free (agl store)")
+            return [Row(f"port {port}", "-", OK, "in use: by a store, or make train PORT=9998 takes another")]
+    return [Row(f"port {port}", "-", OK, "free (agl store)")]
 
 
 def check_judge(_machine: Machine) -> list[Row]:

@@ -86,12 +86,9 @@ def names_known() -> list[str]:
 
 def with_references(rows: Sequence[dict[str, Any]], questions: Sequence[Question]) -> list[dict[str, Any]]:
     """The rows whose question is known word for word, with its reference answer and query."""
-    of = {question.question: question for question in questions}
-    return [
-        {**row, "ground_truth": of[text].answer, "sql": of[text].sql, "task_type": of[text].task_type}
-        for row in rows
-        if (text := row["question"]) in of
-    ]
+    known = {question.question: question for question in questions}
+    pairs = [(row, known[row["question"]]) for row in rows if row["question"] in known]
+    return [{**row, "ground_truth": one.answer, "sql": one.sql, "task_type": one.task_type} for row, one in pairs]
 
 
 def write_log(out: Path, *, n: int, seed: int) -> list[Question]:

@@ -10,7 +10,6 @@ what the others are compared with. Intervals are bootstraps over validation ques
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
@@ -19,6 +18,7 @@ import typer
 
 from sql_agent.commands.demo import RUN_LINE
 from sql_agent.commands.demo import run as run_command
+from sql_agent.config import COMMAND
 from sql_agent.config.losses import PRESETS
 from sql_agent.evaluation.stats import difference, estimate
 from sql_agent.run_report.folder import RunData, read_run
@@ -32,10 +32,9 @@ LAST_STEPS = 5
 
 def trained(loss: str, settings: list[str]) -> Path:
     """The run folder of a run with this loss."""
-    flags = [word for setting in settings for word in ("--set", setting)]
-    name = ["--set", f"optim.loss={loss}", "--set", f"logging.experiment={loss.rpartition(':')[2]}"]
-    command = [sys.executable, "-m", "sql_agent", "train", "--recipe", "losses"]
-    return Path(run_command(*command, *name, *flags).removeprefix(RUN_LINE))
+    keys = [f"optim.loss={loss}", f"logging.experiment={loss.rpartition(':')[2]}", *settings]
+    flags = [word for key in keys for word in ("--set", key)]
+    return Path(run_command(*COMMAND, "train", "--recipe", "losses", *flags).removeprefix(RUN_LINE))
 
 
 def validation(run: RunData, step: int) -> dict[str, float]:

@@ -32,7 +32,7 @@ from foundation.child import usual_environment
 from foundation.errors import UserError
 from foundation.net import is_loopback
 from sql_agent.agent import mcp_pipe
-from sql_agent.config.mcp import McpConfig
+from sql_agent.config.agent import McpConfig
 from sql_agent.environment.child_side import arguments
 from sql_agent.errors import ToolFault
 

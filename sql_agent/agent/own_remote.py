@@ -186,7 +186,7 @@ class RemoteTools:
             await self._reopen()
         assert self._host
         process = Forked(**self._bounds())
-        await fork(self._nursery.line_of(self._host), process)
+        await fork(self._host.line, process)
         self._processes = {other for other in self._processes if not other.over_now} | {process}
         return process
 

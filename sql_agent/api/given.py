@@ -38,13 +38,8 @@ def tool_source(tool: Any) -> str:
         raise UserError(f"tools: {tool!r:.80}: give a typed function with a name, a FunctionTool or a class with reset")
     module = sys.modules.get(getattr(tool, "__module__", ""))
     file = getattr(module, "__file__", None)
-    if (
-        file
-        and module
-        and not module.__package__
-        and getattr(module, name, None) is tool
-        and module.__name__ != "__main__"
-    ):
+    is_beside = module and not module.__package__ and module.__name__ != "__main__"
+    if file and is_beside and getattr(module, name, None) is tool:
         return f"{Path(file).resolve()}:{name}"
     kept = _with_types(tool) if isinstance(tool, types.FunctionType) else tool
     return f"{keep(kept, name=name, folder='tools')}:{name}"

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from foundation.errors import RunError, UserError, did_you_mean
 from sql_agent.api.calls import INTERRUPTED, Done, run_job, settings, with_keys
@@ -156,11 +156,10 @@ def export(source: Run | str | Path, out: str | Path, *, dtype: str = "auto", qu
     """
     from sql_agent.commands.export import Precision
 
-    if dtype not in Precision:
-        raise UserError(f"dtype = {dtype!r}: must be {', '.join(Precision)}{did_you_mean(dtype, Precision)}")
+    if dtype not in (allowed := get_args(Precision)):
+        raise UserError(f"dtype = {dtype!r}: must be {', '.join(allowed)}{did_you_mean(dtype, allowed)}")
     target = Path(out).expanduser().absolute()
     checkpoint = Path(source.folder if isinstance(source, Run) else source)
-    dtype = Precision(dtype)
     done = run_job("sql_agent.commands.export:run", source=checkpoint, out=target, dtype=dtype, quiet=quiet)
     if done.status:
         raise RunError("\n".join(done.lines[-5:]))

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean, pstdev
 from typing import Any
 
 from foundation.errors import UserError, did_you_mean
@@ -78,10 +79,9 @@ class LengthPenalty:
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
         rewards = self.base(completions, **columns)
+        weight = self.penalty_weight
         shares = [min(1.0, len(text_of(completion)) / self.max_length) for completion in completions]
-        return [
-            None if r is None else max(0.0, r - self.penalty_weight * s) for r, s in zip(rewards, shares, strict=True)
-        ]
+        return [None if r is None else max(0.0, r - weight * s) for r, s in zip(rewards, shares, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -104,11 +104,8 @@ class StepBonus:
         return [None if r is None else (1 - bonus) * r + bonus * s for r, s in zip(rewards, shown, strict=True)]
 
 
-MAKERS: dict[str, Callable[..., RewardFunction]] = {
-    "accuracy": Accuracy,
-    "length_penalty": LengthPenalty,
-    "step": StepBonus,
-}
+MAKERS: dict[str, Callable[..., RewardFunction]]
+MAKERS = {"accuracy": Accuracy, "length_penalty": LengthPenalty, "step": StepBonus}
 
 
 def _check(**share: float) -> None:
@@ -205,13 +202,12 @@ def evaluate_rewards(
         raise UserError(f"the function gave {bad[0]!r:.80}; a reward is a finite number, or None for unscored")
     if not values:
         raise UserError(f"none of {len(rewards)} completions was scored")
-    mean = math.fsum(values) / len(values)
     interval = estimate(values)
     return RewardStats(
         n=len(values),
         unscored=len(rewards) - len(values),
-        mean=mean,
-        std=math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values)),
+        mean=fmean(values),
+        std=pstdev(values),
         min=min(values),
         max=max(values),
         accuracy=sum(value >= PASS for value in values) / len(values),

@@ -133,7 +133,7 @@ class RLTrainingTool:
     def _grpo(self, request: Request, dataset: str, out: Path) -> Run:
         wanted = {"console": True, "wandb": request.use_wandb, "tensorboard": request.use_tensorboard}
         tiny = request.model_name == TINY
-        overrides: dict[str, Any] = {
+        overrides = {
             "trainer.epochs": request.num_epochs,
             "trainer.max_steps": request.max_steps,
             "logging.trackers": [name for name, is_wanted in wanted.items() if is_wanted],
@@ -141,12 +141,8 @@ class RLTrainingTool:
             "optim.mini_batch_questions": request.batch_size,
             "optim.micro_batch_rows": math.gcd(request.batch_size, 8),
         }
-        if request.learning_rate:
-            overrides["optim.lr"] = request.learning_rate
-        if request.wandb_project:
-            overrides["logging.project"] = request.wandb_project
-        if request.use_lora:
-            overrides["model.lora_rank"] = LORA_RANK
+        overrides |= _given({"optim.lr": request.learning_rate, "logging.project": request.wandb_project})
+        overrides |= {"model.lora_rank": LORA_RANK} if request.use_lora else {}
         of_task: dict[str, Any] = {"recipe": "smoke_cpu" if tiny else ""}
         if dataset == GSM8K:
             of_task = jobs.for_word_problems(dataset, request.max_samples, tiny=tiny)
@@ -164,10 +160,7 @@ class RLTrainingTool:
 
     def _sft(self, request: Request, dataset: str, out: Path) -> Run:
         overrides: dict[str, Any] = {"sft.epochs": request.num_epochs, "sft.batch_size": request.batch_size}
-        if request.learning_rate:
-            overrides["sft.lr"] = request.learning_rate
-        if request.max_steps:
-            overrides["sft.max_steps"] = request.max_steps
+        overrides |= _given({"sft.lr": request.learning_rate, "sft.max_steps": request.max_steps})
         return jobs.sft(
             model="" if request.model_name == TINY else self._model(request.model_name),
             dataset=dataset,
@@ -180,31 +173,16 @@ class RLTrainingTool:
 
     def _load_dataset(self, request: Request) -> dict[str, Any]:
         dataset, _ = self._dataset(request)
-        model = (
-            self._model(request.model_name)
-            if "model_name" in request.model_fields_set and request.format == "rl"
-            else None
-        )
-        rows = load_dataset(
-            dataset,
-            format=request.format,
-            split=request.split or "train",
-            max_samples=request.max_samples or 100,
-            model=model,
-        )
-        return {
-            "format": request.format,
-            "split": request.split or "train",
-            "dataset": dataset,
-            "dataset_size": len(rows),
-            "sample_keys": list(rows[0]) if rows else [],
-        }
+        form, split, n = request.format, request.split or "train", request.max_samples or 100
+        is_templated = form == "rl" and "model_name" in request.model_fields_set
+        model = self._model(request.model_name) if is_templated else None
+        rows = load_dataset(dataset, format=form, split=split, max_samples=n, model=model)
+        about = {"format": form, "split": split, "dataset": dataset, "dataset_size": len(rows)}
+        return {**about, "sample_keys": list(rows[0]) if rows else []}
 
     def _create_reward(self, request: Request) -> dict[str, Any]:
-        names = {"length_penalty": ("penalty_weight", "max_length"), "step": ("step_bonus",)}.get(
-            request.reward_type, ()
-        )
-        parameters = {name: getattr(request, name) for name in names}
+        names = {"length_penalty": ["penalty_weight", "max_length"], "step": ["step_bonus"]}
+        parameters = {name: getattr(request, name) for name in names.get(request.reward_type, [])}
         create_reward(request.reward_type, **parameters)
         return {"reward_type": request.reward_type, **parameters}
 
@@ -213,13 +191,8 @@ class RLTrainingTool:
 
         name = request.model_path or request.model_name
         split = request.dataset or request.split or "test"
-        evaluation = jobs.evaluate(
-            "" if name == TINY else self._model(name),
-            splits=[self._source(split)],
-            limit=request.max_samples or 100,
-            samples=1,
-            quiet=self._quiet,
-        )
+        model, limit = "" if name == TINY else self._model(name), request.max_samples or 100
+        evaluation = jobs.evaluate(model, splits=[self._source(split)], limit=limit, samples=1, quiet=self._quiet)
         (figures,) = evaluation.results.models.values()
         (greedy,) = [of_decoding for key, of_decoding in figures.items() if key.endswith("/greedy")]
         reward = greedy.measures["reward"]
@@ -269,6 +242,11 @@ def _passes(trial: dict[str, Any]) -> bool:
     parts = trial.get("reward_parts") or {}
     scored = trial["decoding"] == "greedy" and trial.get("unscored") == ""
     return scored and sum(value for name, value in parts.items() if name != "sql") >= 0.5
+
+
+def _given(keys: dict[str, Any]) -> dict[str, Any]:
+    """Without those that say nothing."""
+    return {key: value for key, value in keys.items() if value}
 
 
 def _json(**tree: Any) -> str:

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from foundation import run_folder
 from foundation.command import with_flags
 from foundation.console import Heartbeat, notes, tell
 from foundation.errors import UserError
+from foundation.files import read_object
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
@@ -71,11 +72,10 @@ def resolve_config(
     flags: dict[str, dict[str, str]] = {"model": {"path": model}} if model and not endpoint else {}
     if database is not None:
         flags["database"] = {"path": str(database.expanduser().absolute())}
-    brought = {} if endpoint else settings_for([model])
-    base = load_recipe(recipe or TINY_RECIPE) if recipe or tiny else brought
-    config = build_config(
-        base, command_tree(TRY, assignments, recipe=recipe or (TINY_RECIPE if tiny else ""), flags=flags)
-    )
+    recipe = recipe or (TINY_RECIPE if tiny else "")
+    brought = {} if endpoint or recipe else settings_for([model])
+    base = load_recipe(recipe) if recipe else brought
+    config = build_config(base, command_tree(TRY, assignments, recipe=recipe, flags=flags))
     return resolve_system_prompt(config, tiny=tiny)
 
 
@@ -124,8 +124,7 @@ def trained_tiny_policy(runs: Path) -> Path | None:
     """The model of the newest run that exported a trained tiny policy, as `make demo` does; None without one."""
     for summary in sorted(runs.glob(f"*/{run_folder.SUMMARY}"), key=lambda path: path.stat().st_mtime, reverse=True):
         exported = summary.parent / "model"
-        is_tiny = json.loads(summary.read_text(encoding="utf-8")).get("model", {}).get("tiny_policy")
-        if is_tiny and (exported / "config.json").is_file():
+        if read_object(summary).get("model", {}).get("tiny_policy") and (exported / "config.json").is_file():
             return exported
     return None
 
@@ -144,40 +143,28 @@ async def ask_one(
     return Outcome(question, episode, await score(episode, scoring)), False
 
 
-async def ask_all(
-    questions: list[Question],
-    llm: LLMEndpoint,
-    *,
-    runner: EpisodeRunner,
-    scoring: ScoringContext,
-    tell: Callable[[Outcome, int], None],
-) -> list[Outcome]:
-    """Ask one after the other, telling each outcome; a fault that would stop all of them ends the loop."""
-    outcomes: list[Outcome] = []
-    for number, question in enumerate(questions, start=1):
-        with notes.status(f"question {number}/{len(questions)}"):
-            outcome, final = await ask_one(question, llm, runner=runner, scoring=scoring)
-        outcomes.append(outcome)
-        tell(outcome, number)
-        if final:
-            break
-    return outcomes
-
-
 def try_out(
     questions: list[Question], answering: AbstractContextManager[LLMEndpoint], config: AgentTree, *, as_lines: bool
 ) -> list[Outcome]:
-    """Ask and print; who answers is begun when all else was checked. Raises UserError, LLMFault."""
+    """Ask one after the other and print, until a fault would stop all the rest; who answers is begun when all else was
+    checked. Raises UserError, LLMFault."""
     out = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
     scoring = scoring_of(config)
     check_scorers(questions, scoring)
+    outcomes: list[Outcome] = []
 
-    def show_one(outcome: Outcome, number: int) -> None:
-        if as_lines:
-            # ASCII: a lone surrogate in an answer could not be written as UTF-8.
-            print(json.dumps(as_json(outcome)), flush=True)
-        else:
-            show(out, outcome, number=number, of=len(questions))
+    async def ask_all(llm: LLMEndpoint) -> None:
+        for number, question in enumerate(questions, start=1):
+            with notes.status(f"question {number}/{len(questions)}"):
+                outcome, is_last = await ask_one(question, llm, runner=runner, scoring=scoring)
+            outcomes.append(outcome)
+            if as_lines:
+                # ASCII: a lone surrogate in an answer could not be written as UTF-8.
+                print(json.dumps(as_json(outcome)), flush=True)
+            else:
+                show(out, outcome, number=number, of=len(questions))
+            if is_last:
+                break
 
     with EpisodeRunner(config) as runner, closing(scoring):
         ensure_databases(config)
@@ -186,7 +173,7 @@ def try_out(
             about = f"model {llm.model} at {llm.base_url}; judge: {scoring.judge_name}"
             data = "; ".join(f"{name}: {path}" for name, path in databases_of(config).items()) or "no database"
             notes.print(clean(f"{about}; prompt: {config.agent.system_prompt}; {data}"), markup=False, style="dim")
-            outcomes = asyncio.run(ask_all(questions, llm, runner=runner, scoring=scoring, tell=show_one))
+            asyncio.run(ask_all(llm))
             (notes if as_lines else out).print(f"\n{summary_line(outcomes)}", markup=False, soft_wrap=True)
             if n_left := len(questions) - len(outcomes):
                 notes.print(f"{n_left} question(s) were not asked: they would fail in the same way")

@@ -1,6 +1,4 @@
-"""Ask a run why: from a reward to the question, the tokens, the tools, the verdict, the rows and the update.
-
-    agentgrpo audit why RUN_FOLDER ROLLOUT
+"""`agentgrpo audit`: from a reward to the question, the tokens, the tools, the verdict, the rows and the update.
 
 Guarantees: the file is only read; what a model, a judge or a database wrote is printed as text, control characters
 written out. The parts stand in sql_agent/run_audit/ and agl_plugin/audit/.
@@ -44,21 +42,17 @@ def say(line: str) -> None:
     typer.echo(clean(line))
 
 
-def cells(row: dict[str, Any], widths: dict[str, int]) -> str:
-    return "  ".join(short(_cell(row[name])).ljust(width) for name, width in widths.items()).rstrip()
-
-
 def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    if value is None:
+        return ""
+    return short(f"{value:.4g}" if isinstance(value, float) else str(value))
 
 
 def table(rows: list[dict[str, Any]]) -> None:
-    if not rows:
-        return
-    names = {name: name for name in rows[0]}
-    widths = {name: max(len(clean(short(_cell(row[name])))) for row in [names, *rows]) for name in names}
-    for row in [names, *rows]:
-        say(cells(row, widths))
+    lines = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)] if rows else []
+    widths = [max(len(clean(cell)) for cell in column) for column in zip(*lines, strict=True)]
+    for line in lines:
+        say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def show(run: Run) -> None:

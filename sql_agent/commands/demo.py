@@ -1,7 +1,4 @@
-"""Train a recipe's tiny policy, and show by how much it got better: train, evaluate before and after, export, report.
-
-    agentgrpo demo --seed 1                         the SQL agent
-    agentgrpo demo --seed 1 --recipe math_cpu       the math agent
+"""`agentgrpo demo`: train a recipe's tiny policy, evaluate it before and after, export, report.
 
 Guarantees: every part is the command that a person would use, in a process of its own; the last line is `run: FOLDER`;
 summary.json there gets before, after, delta and delta_ci95 (rewards) per split and decoding.
@@ -9,7 +6,6 @@ summary.json there gets before, after, delta and delta_ci95 (rewards) per split 
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -19,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from foundation import run_folder
-from foundation.files import write_json
+from foundation.files import read_object, write_json
 from foundation.processes import end_with_parent
 from sql_agent.config import COMMAND, ROOT, build_config, load_recipe, recipe_path, resolve_system_prompt
 from sql_agent.evaluation.folder import PLAN, RESULTS, TABLES
@@ -75,7 +71,7 @@ def conclude(run_dir: Path, *, before: str, plan: list[str]) -> None:
         run(*COMMAND, "evaluate", *resume)  # some were left unscored, by faults of a moment
     if not (model := run_dir / "model").exists():
         run(*COMMAND, "export", str(run_dir), str(model), "--evaluation", str(evaluation / TABLES))
-    summary = json.loads((run_dir / run_folder.SUMMARY).read_text(encoding="utf-8"))
+    summary = read_object(run_dir / run_folder.SUMMARY)
     write_json(run_dir / run_folder.SUMMARY, {**summary, **rewards(EvalReport.read(evaluation / RESULTS))})
 
 

@@ -30,7 +30,6 @@ from sql_agent.evaluation.trials import Setting, play
 from sql_agent.evaluation.view import markdown, show
 from sql_agent.records import TrialKey, TrialRecord
 from sql_agent.scoring.check import check_scorers
-from sql_agent.scoring.scorers import ScoringContext
 
 EVALUATIONS = HOME / "runs" / "evaluations"
 # A resumed evaluation may be given these anew; all else stands in its plan.
@@ -38,14 +37,7 @@ SAMPLES = 4
 FREE = {"resume", "concurrency", "inspect_log"}
 
 
-def play_all(
-    evaluation: Evaluation,
-    folder: Path,
-    done: dict[TrialKey, TrialRecord],
-    *,
-    concurrency: int,
-    scoring: ScoringContext,
-) -> None:
+def play_all(evaluation: Evaluation, folder: Path, done: dict[TrialKey, TrialRecord], *, concurrency: int) -> None:
     """Play what `done` lacks; each record goes there and into the folder. Raises LLMFault, UserError."""
     todo = [trial for trial in evaluation.trials() if trial.key not in done]
     with Meter(notes, total=len(todo)) as meter:
@@ -63,7 +55,7 @@ def play_all(
                     meter.describe(f"{name} ({label(target)})")
                     meter.start()
                     llm = replace(server.llm, logprobs=bool(evaluation.asked.get("vote")))
-                    setting = Setting(llm, runner, scoring)
+                    setting = Setting(llm, runner, evaluation.scoring)
                     try:
                         asyncio.run(play(mine, setting, concurrency=concurrency, on_done=on_done))
                     except LLMFault as fault:
@@ -119,7 +111,7 @@ def run(
         for name, questions in evaluation.splits.items():
             check_scorers(questions, scoring, source=name)
         try:
-            play_all(evaluation, folder, done, concurrency=concurrency, scoring=scoring)
+            play_all(evaluation, folder, done, concurrency=concurrency)
         except KeyboardInterrupt:
             status, problem = 130, "interrupted"
         except LLMFault as fault:
@@ -142,9 +134,7 @@ def evaluate(
         str, typer.Option("--model", "--before", help="run, checkpoint, model folder, NAME@http://host/v1; empty: tiny")
     ] = "",
     after: Annotated[str, typer.Option(help="a second model, compared with the first question by question")] = "",
-    split: Annotated[
-        list[str] | None, typer.Option(help="bundled split or question file, or AGENT=FILE; may be repeated")
-    ] = None,
+    split: Annotated[list[str] | None, typer.Option(help="bundled split, file or AGENT=FILE; may be repeated")] = None,
     limit: Annotated[int, typer.Option(min=0, help="questions per split, drawn with a fixed seed; 0: all")] = 120,
     samples: Annotated[
         int | None, typer.Option(min=1, help="sampled episodes per question, temperature 1 (default: 4, or --vote)")

@@ -1,6 +1,4 @@
-"""A checkpoint of a run -> an ordinary model folder: safetensors, tokenizer, chat template, model card.
-
-    agentgrpo export RUN_FOLDER OUT          the latest checkpoint of a run, or one global_step_N folder
+"""`agentgrpo export`: a checkpoint -> an ordinary model folder: safetensors, tokenizer, chat template, model card.
 
 Guarantees: OUT appears complete or not at all, and only when it gives the checkpoint's logits. Full and LoRA
 checkpoints of FSDP, of any number of ranks; a LoRA adapter is merged into its base model. The chat template renders as
@@ -16,15 +14,15 @@ import shlex
 import shutil
 import tempfile
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
 from foundation.chat_template import write_defaults
 from foundation.errors import UserError
+from foundation.files import read_object
 from sql_agent.serving.checkpoint_model import NOT_THE_MODELS, TEXT_FILES, checkpoint_model, text_folder
 from sql_agent.serving.checkpoints import checkpoint_path, own_checkpoint
 
@@ -64,15 +62,7 @@ NO_EVALUATION = "No held-out evaluation was given (`agentgrpo export --evaluatio
 PROBE_TOKENS = 64
 # Largest share of the largest logit that the precision may change: float32 leaves room for merging an adapter.
 LARGEST_GAP = {"float32": 1e-4, "bfloat16": 0.1, "float16": 0.02}
-
-
-class Precision(StrEnum):
-    """Precision of exported weights."""
-
-    auto = "auto"
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)
@@ -85,9 +75,7 @@ class Export:
     parser: str
 
 
-def export_checkpoint(
-    source: Path, out: Path, *, evaluation: Path | None = None, dtype: Precision = Precision.auto
-) -> Export:
+def export_checkpoint(source: Path, out: Path, *, evaluation: Path | None = None, dtype: Precision = "auto") -> Export:
     """Write the model folder `out`. Raises UserError when `out` exists, or is not the model of the checkpoint."""
     named, out = str(source), out.expanduser().resolve()
     checkpoint = own_checkpoint(checkpoint_path(named, option=named), option=named)
@@ -95,11 +83,11 @@ def export_checkpoint(
         raise UserError(f"{out}: exists; name a new folder")
     out.parent.mkdir(parents=True, exist_ok=True)
     run = checkpoint.parent.parent
-    config = _json(run / "config.json")
+    config = read_object(run / "config.json")
     parser = config.get("rollout", {}).get("tool_parser", "hermes")
     # What is exported is the policy that sampled, in the precision that the run's vLLM had.
     sampled = "float32" if config.get("trainer", {}).get("device") == "cpu" else "bfloat16"
-    chosen = sampled if dtype == Precision.auto else dtype.value
+    chosen = sampled if dtype == "auto" else dtype
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".exporting-") as temp:
         folder = Path(temp) / "model"
         export = Export(out, chosen, _write(checkpoint / "actor", folder, chosen), parser)
@@ -154,7 +142,7 @@ def _template_kwargs(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _card(run: Path, checkpoint: Path, export: Export, evaluation: Path | None) -> str:
-    config, summary = (_json(run / name) for name in ("config.json", "summary.json"))
+    config, summary = (read_object(run / name) for name in ("config.json", "summary.json"))
     kwargs = _template_kwargs(config)
     validation = [f"{v['reward_mean']:.3f} (step {v['step']})" for v in summary.get("validation", [])]
     return CARD.format(
@@ -182,17 +170,11 @@ def _tools(config: dict[str, Any]) -> str:
     return ", ".join(f"`{name}`" for name in dict.fromkeys(names)) or "none"
 
 
-def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
 def export(
     source: Annotated[Path, typer.Argument(help="run, RUN@best, RUN@STEP, or one of its checkpoints/global_step_N")],
     out: Annotated[Path, typer.Argument(help="new folder of the model")],
     evaluation: Annotated[Path | None, typer.Option(help="results.md of an evaluation, for the model card")] = None,
-    dtype: Annotated[
-        Precision, typer.Option(help="precision of the weights; auto: the one that the run's vLLM sampled in")
-    ] = Precision.auto,
+    dtype: Annotated[Precision, typer.Option(help="of the weights; auto: the run's vLLM's")] = "auto",
 ) -> None:
     """Turn a checkpoint into a model folder for vLLM and transformers.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import shutil
@@ -16,7 +15,7 @@ from typer import Option
 from foundation import console, run_folder
 from foundation.command import with_flags
 from foundation.errors import UserError
-from foundation.files import write_json
+from foundation.files import read_object, write_json
 from foundation.run_folder import step_folder
 from sql_agent.commands.ask import ChatFlags, talk_with
 from sql_agent.commands.export import export_checkpoint
@@ -42,9 +41,7 @@ KEYS = {
 class Flags:
     """The command line. What is None says nothing."""
 
-    model: Annotated[
-        str, Option(help="model folder or hub name (default: the recipe's; the tiny policy without a GPU)")
-    ] = ""
+    model: Annotated[str, Option(help="folder or hub name (default: the recipe's; without a GPU the tiny policy)")] = ""
     data: Annotated[
         str, Option(help=f"{DATASET}, a question file, or a hub name (default: {DATASET}; the tiny policy's problems)")
     ] = ""
@@ -130,8 +127,7 @@ def train(flags: Flags, terminal: Console) -> tuple[int, Path]:
 
 def recipe_of(model: Path) -> str:
     """The recipe that an epoch's model was trained with; the one for GSM8K for other models."""
-    note = model.absolute().parent / NOTE
-    return json.loads(note.read_text(encoding="utf-8"))["recipe"] if note.is_file() else RECIPE
+    return read_object(model.absolute().parent / NOTE).get("recipe", RECIPE)
 
 
 @with_flags(Flags)

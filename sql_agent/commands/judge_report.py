@@ -1,10 +1,8 @@
-"""Measure the judges: on judged answers, and by what they pay to policies that cheat; as tables, JSON and picture.
+"""`agentgrpo judge-report`: judges on judged answers, and what they pay to cheats; as tables, JSON and picture.
 
 Guarantees: scores come from the scorers of training; the offline reference judge is always measured, the LLM judge when
-TEACHER_* is set; an item that a judge could not score is counted by reason and in no rate; the last line printed is
-`report: FOLDER`. The figures are defined in judge_audit/metrics.py and figures.py, the policies in
-hacks.py. Not covered: measuring
-reward models.
+TEACHER_* is set; an item that a judge could not score is counted by reason and in no rate. The figures are defined in
+judge_audit/metrics.py and figures.py, the policies in hacks.py. Not covered: measuring reward models.
 """
 
 from __future__ import annotations
@@ -69,12 +67,8 @@ async def score_items(
 def as_episode(item: JudgedItem, scorer: str) -> Episode:
     """The item as an episode that ends with its answer, after a query that ran: what is measured is the answer."""
     evidence = [Evidence(source_table="", row_id="", field="", quote=quote) for quote in item.evidence]
-    question = {"id": item.id, "question": item.question, "answer": item.reference, "scorer": scorer}
-    return Episode(
-        question=Question.model_validate({**question, "evidence": evidence}),
-        final_answer=item.answer,
-        sql_calls=[QUERY],
-    )
+    asked = Question(id=item.id, question=item.question, answer=item.reference, scorer=scorer, evidence=evidence)
+    return Episode(question=asked, final_answer=item.answer, sql_calls=[QUERY])
 
 
 def measure(
@@ -86,21 +80,18 @@ def measure(
     strategies: dict[str, list[JudgedItem]],
 ) -> None:
     """Score everything once, with a progress bar."""
-    sets: dict[Rewriting | str, list[JudgedItem | None]] = {"": list(items)}
-    sets |= {how: [rewrite(item, how) for item in items] for how in rewritings}
-    sets |= {name: list(tried) for name, tried in strategies.items()}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    total = len(items) * (1 + len(rewritings)) + sum(map(len, strategies.values()))
     started_s = time.monotonic()
     with Progress(*columns, console=notes, transient=True) as progress:
-        task = progress.add_task(escape(judge.name), total=sum(map(len, sets.values())))
-        for how, group in sets.items():
-            rewards = asyncio.run(score_items(group, judge.scorer, context, tell=lambda: progress.advance(task)))
-            if isinstance(how, Rewriting):
-                judge.rewritten[how] = rewards
-            elif how:
-                judge.strategies[how] = [r for r in rewards if r]
-            else:
-                judge.plain = [r for r in rewards if r]
+        task = progress.add_task(escape(judge.name), total=total)
+
+        def scored(group: Sequence[JudgedItem | None]) -> list[Reward | None]:
+            return asyncio.run(score_items(group, judge.scorer, context, tell=lambda: progress.advance(task)))
+
+        judge.plain = [reward for reward in scored(items) if reward]
+        judge.rewritten |= {how: scored([rewrite(item, how) for item in items]) for how in rewritings}
+        judge.strategies |= {name: [reward for reward in scored(tried) if reward] for name, tried in strategies.items()}
     judge.seconds = time.monotonic() - started_s
 
 
@@ -152,19 +143,10 @@ def judge_report(
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
     threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="from here on an answer counts as right")] = 0.5,
     margin: Annotated[float, typer.Option(min=0.0, max=1.0, help="score above label by more: fooled")] = 0.25,
-    with_flips: Annotated[
-        bool, typer.Option("--flips/--no-flips", help="score rewritings too: 6 times the calls")
-    ] = True,
-    probe: Annotated[
-        int,
-        typer.Option(min=0, help="probe the rewards of --recipe on so many of its own training questions instead"),
-    ] = 0,
-    strategies: Annotated[
-        int, typer.Option(min=0, help="bundled questions that each cheating strategy answers; 0: none")
-    ] = 200,
-    strategy_calls: Annotated[
-        int, typer.Option(min=0, help="most verdicts of an LLM judge on cheating strategies, all together")
-    ] = 440,
+    with_flips: Annotated[bool, typer.Option("--flips/--no-flips", help="score rewritings too: 6 x the calls")] = True,
+    probe: Annotated[int, typer.Option(min=0, help="probe rewards on so many of the recipe's questions instead")] = 0,
+    strategies: Annotated[int, typer.Option(min=0, help="bundled questions for each cheating strategy; 0: none")] = 200,
+    strategy_calls: Annotated[int, typer.Option(min=0, help="most verdicts of an LLM judge on strategies")] = 440,
 ) -> int:
     """Measure how far the judges can be trusted, on the bundled set or on one of your own.
 

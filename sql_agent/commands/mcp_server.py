@@ -1,6 +1,4 @@
-"""The SQL tool as an MCP server on stdin and stdout: the same tool as `agent.tools = ["sql"]` gives, for any client.
-
-    agentgrpo mcp
+"""`agentgrpo mcp`: the tool of `agent.tools = ["sql"]` as an MCP server on stdin and stdout, for any client.
 
 Guarantees: description, schema and JSON results are those of the agent's own tool, limits included. A database that
 fails is a JSON-RPC error (internal error) and not a result: it is nobody's mistake.

@@ -7,13 +7,11 @@ was; training and measuring are the commands that a person would use, in process
 from __future__ import annotations
 
 import fcntl
-import json
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -21,6 +19,7 @@ from rich.console import Console
 from foundation import run_folder
 from foundation.console import Heartbeat
 from foundation.errors import UserError
+from foundation.files import read_object
 from reward_client import needed_endpoints
 from sql_agent.commands import demo
 from sql_agent.commands.demo import RUN_LINE
@@ -43,13 +42,6 @@ TINY = (
 console = Console(highlight=False, soft_wrap=True)
 
 
-class Language(StrEnum):
-    """Of the questions."""
-
-    en = "en"
-    zh = "zh"
-
-
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Nobody else works in the folder meanwhile. Raises UserError."""
@@ -62,10 +54,8 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def settle(
-    database: str, *, language: str, seed: int, questions: int, tables: list[str], model: str, phrase: bool = False
-) -> Settled:
-    """What is asked for. Raises UserError where there is no such file."""
+def settle(database: str, *, model: str, phrase: bool = False, **asked: Any) -> Settled:
+    """What is asked for; `asked` are the other fields of Settled. Raises UserError where there is no such file."""
     size, changed_ns = 0, 0
     if "://" not in database or config_of(database).dialect == "duckdb":
         path = Path(database.removeprefix("duckdb:///")).expanduser().absolute()
@@ -77,17 +67,7 @@ def settle(
     model = model or (GPU_MODEL if gpu_count() else "")
     if phrase and not model:
         raise UserError("--phrase: the tiny policy reads nothing but the wordings it is shown; name a --model too")
-    return Settled(
-        database=database,
-        size=size,
-        changed_ns=changed_ns,
-        language=language,
-        seed=seed,
-        questions=questions,
-        tables=tuple(tables),
-        model=model,
-        phrase=phrase,
-    )
+    return Settled(database=database, size=size, changed_ns=changed_ns, model=model, phrase=phrase, **asked)
 
 
 def command_of(settled: Settled, folder: Path) -> list[str]:
@@ -150,7 +130,7 @@ def train(folder: Path, state: State) -> Path:
 
 def measure(folder: Path, state: State) -> None:
     """Both models on what was held out, and the trained one as a model folder; the run's summary gets the figures."""
-    summary = json.loads((Path(state.run) / run_folder.SUMMARY).read_text(encoding="utf-8"))
+    summary = read_object(Path(state.run) / run_folder.SUMMARY)
     files = [file for name in HELD_OUT if (file := folder / f"{name}.jsonl").stat().st_size]
     plan = ["--limit", str(state.amounts["test_questions"]), "--samples", str(state.amounts["samples"])]
     plan += ["--recipe", str(folder), *(word for file in files for word in ("--split", str(file)))]
@@ -161,7 +141,7 @@ def measure(folder: Path, state: State) -> None:
 
 def conclude(folder: Path, state: State) -> None:
     """The figures, the report, and what to do with the agent."""
-    summary = json.loads((Path(state.run) / run_folder.SUMMARY).read_text(encoding="utf-8"))
+    summary = read_object(Path(state.run) / run_folder.SUMMARY)
     for key, before in summary["before"].items():
         low, high = summary["delta_ci95"][key]
         figures = f"{before:.3f} -> {summary['after'][key]:.3f}  {summary['delta'][key]:+.3f} [{low:+.3f}, {high:+.3f}]"
@@ -177,7 +157,7 @@ def mine(
         str, typer.Argument(help="SQLite file; or duckdb:///FILE, postgresql://USER@HOST/NAME, mysql://, mariadb://")
     ],
     out: Annotated[Path | None, typer.Option(help="folder of the recipe (default: mined/NAME); goes on there")] = None,
-    language: Annotated[Language, typer.Option(help="of the questions")] = Language.en,
+    language: Annotated[Literal["en", "zh"], typer.Option(help="of the questions")] = "en",
     table: Annotated[list[str] | None, typer.Option(help="table or view to ask about (default: all); repeat")] = None,
     model: Annotated[str, typer.Option(help="model folder or hub name (default: a tiny policy)")] = "",
     phrase: Annotated[
@@ -212,7 +192,7 @@ def mine(
         raise UserError(f"--{set_[0].replace('_', '-')}: is read when it trains; leave it or --no-train out")
     folder = (out or HOME / "mined" / name_of(database)).expanduser().absolute()
     settings = {"seed": seed, "questions": questions, "tables": table or [], "model": model, "phrase": phrase}
-    settled = settle(database, language=language.value, **settings)
+    settled = settle(database, language=language, **settings)
     with alone(folder):
         state = begin(folder, settled)
         if not state.questions:

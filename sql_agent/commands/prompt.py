@@ -22,7 +22,7 @@ from sql_agent.config import HOME, build_config, command_tree, data_path, load_r
 from sql_agent.config.commands import OPTIMIZE
 from sql_agent.data.dataset import load_questions
 from sql_agent.errors import LLMFault
-from sql_agent.evaluation.targets import Target, look_at, running, settings_for
+from sql_agent.evaluation.targets import look_at, running, settings_for
 from sql_agent.evaluation.trials import draw
 from sql_agent.prompt_trials import BEST, PromptTrials
 from sql_agent.records import Question
@@ -50,13 +50,6 @@ async def search(
     if trials.val:
         trials.report(algorithm.best, n_val=len(rows[1]), n_calls=algorithm.n_calls, ended=ended or "all rounds")
     return ended
-
-
-def questions(target: Target, *, train: int, val: int) -> tuple[list[Question], list[Question]]:
-    """Some training and validation questions of the configuration, drawn with a fixed seed."""
-    data = target.config.data
-    train_file, val_file = data_path(data.train_file), data_path(data.val_file)
-    return draw(load_questions(train_file), train), draw(load_questions(val_file), val)
 
 
 def prompt(
@@ -100,7 +93,8 @@ def prompt(
         )
     editor = needed_endpoints("optimising model")[0]
     target = look_at(model, config, option="--model")
-    rows = questions(target, train=train, val=val)
+    files = data_path(target.config.data.train_file), data_path(target.config.data.val_file)
+    rows = draw(load_questions(files[0]), train), draw(load_questions(files[1]), val)
     with closing(scoring_of(target.config)) as scoring, running(target, tell=tell) as server:
         check_judge(scoring)
         for part in rows:

@@ -1,7 +1,4 @@
-"""The report of a run: one page, report.html, that needs nothing else and loads nothing; its curves as PNG beside it.
-
-    agentgrpo report runs/RUN_FOLDER
-    agentgrpo report runs/RUN_FOLDER --live
+"""`agentgrpo report`: a run as one page, report.html, that loads nothing else; its curves as PNG beside it.
 
 Guarantees: works on a run that failed, was killed or lost files, and says what is missing; a run of any size gives a
 page below 3 MB. The parts stand in sql_agent/run_report/.
@@ -40,9 +37,7 @@ def write_report(folder: Path, *, evaluation: Path | None = None) -> Path:
 
 
 def report(
-    folder: Annotated[
-        Path, typer.Argument(metavar="RUN_FOLDER", help="the folder that a run printed in its last line")
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="folder that a run printed in its last line")],
     evaluation: Annotated[
         Path | None, typer.Option(help="folder of `agentgrpo evaluate` (default: evaluation/ in the run folder)")
     ] = None,

@@ -22,9 +22,8 @@ from sql_agent.config.build import (
 )
 from sql_agent.config.commands import command_tree
 from sql_agent.config.data import CurriculumConfig, DataConfig, FileConfig
-from sql_agent.config.database import DIALECTS, TITLES, DatabaseConfig
+from sql_agent.config.database import TITLES, DatabaseConfig, PythonConfig
 from sql_agent.config.health import HealthConfig
-from sql_agent.config.model import ModelConfig
 from sql_agent.config.optim import OptimConfig
 from sql_agent.config.paths import (
     COMMAND,
@@ -37,9 +36,8 @@ from sql_agent.config.paths import (
     prompt_file,
     resolve_path,
 )
-from sql_agent.config.python import PythonConfig
-from sql_agent.config.reward import JudgeConfig, RewardConfig, RewardModelConfig
+from sql_agent.config.reward import JudgeConfig, RewardConfig
 from sql_agent.config.rollout import RolloutConfig
-from sql_agent.config.trainer import LocalConfig, LoggingConfig, StoreConfig, TrainerConfig
+from sql_agent.config.trainer import LocalConfig, LoggingConfig, ModelConfig, StoreConfig, TrainerConfig
 from sql_agent.config.tree import AgentTree, TrainConfig
 from sql_agent.config.tune import DpoConfig, SftConfig, TuneConfig

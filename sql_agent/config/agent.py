@@ -5,113 +5,134 @@ from __future__ import annotations
 import re
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from foundation.chat_request import NOT_OF_A_TEMPLATE, RULES
-from sql_agent.config.mcp import McpConfig
-from sql_agent.config.node import Node
+from sql_agent.config.node import Node, option
 
 WAYS_TO_PLAY = ("episode", "command", "agl_class")
-OF_PROGRAMS = {"command_env": ("command", "agl_class"), "agl_python": ("agl_class",), "env_map": ("agl_class",)}
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ADDRESS = re.compile(r"https?://[^/@\s]+(/\S*)?")
 
 
 class ReaderConfig(Node):
     """A second model that says what in a long tool result matters for the question. READER_ENDPOINTS names it."""
 
-    min_chars: int = Field(default=0, ge=0, description="tool results with more characters are read first; 0: none")
-    max_chars: int = Field(default=60_000, ge=1000, description="most characters of a result that the reader sees")
-    max_tokens: int = Field(default=512, ge=16, description="longest answer of the reader")
-    timeout_s: float = Field(default=60.0, gt=0, description="longest wait for one answer of it")
-    attempts: int = Field(default=2, ge=1, description="tries per address")
+    min_chars: int = option(0, "tool results with more characters are read first; 0: none", ge=0)
+    max_chars: int = option(60_000, "most characters of a result that the reader sees", ge=1000)
+    max_tokens: int = option(512, "longest answer of the reader", ge=16)
+    timeout_s: float = option(60.0, "longest wait for one answer of it", gt=0)
+    attempts: int = option(2, "tries per address", ge=1)
+
+
+class McpConfig(Node):
+    """A server whose tools the model can call: `command`, spoken to over stdin and stdout, or `url`, over HTTP.
+
+    No value is a secret: `headers`, and in `env` what begins with "$", name variables of the run's environment.
+    """
+
+    command: str = ""
+    args: list[str] = []
+    env: dict[str, str] = {}
+    url: str = ""
+    headers: dict[str, str] = {}
+    tools: list[str] = option([], "names of tools; empty: all")
+
+    def check(self, key: str) -> None:
+        """Raise ValueError, naming `key`, for what does not go together."""
+        if bool(self.command) == bool(self.url):
+            raise ValueError(
+                f"{key}: command = {self.command!r}, url = {_shown(self.url)!r}: a server is a program or an address. "
+                "Set exactly one of the two"
+            )
+        for name, owner in (("args", "command"), ("env", "command"), ("headers", "url")):
+            if getattr(self, name) and not getattr(self, owner):
+                raise ValueError(f"{key}: {name} belongs to {owner}, which is not set; leave {name} out")
+        if self.url and not ADDRESS.fullmatch(self.url):
+            raise ValueError(
+                f"{key}.url = {_shown(self.url)!r} must be http://HOST/... or https://HOST/... without a password; "
+                "what is secret goes into headers, by the name of a variable"
+            )
+        for name, value in self.headers.items():
+            if not VARIABLE.fullmatch(value):  # not shown: it may be the secret itself
+                raise ValueError(
+                    f"{key}.headers.{name} must be the name of an environment variable that holds the header's value, "
+                    f'and is no such name. Write {name} = "MY_VARIABLE", and set that variable'
+                )
+
+
+def _shown(url: str) -> str:
+    return re.sub(r"//[^/@]*@", "//***@", url)
 
 
 class AgentConfig(Node):
     """How the agent talks to the model."""
 
-    max_turns: int = Field(default=6, ge=1, le=64, description="most LLM calls in one episode")
-    min_turns: int = Field(
-        default=1,
-        ge=1,
-        le=64,
-        description="in training, an answer that earns something after fewer LLM calls is left out (too_few_turns)",
+    max_turns: int = option(6, "most LLM calls in one episode", ge=1, le=64)
+    min_turns: int = option(
+        1, "in training, an answer that earns something after fewer LLM calls is left out (too_few_turns)", ge=1, le=64
     )
-    context: Literal["keep", "drop_results", "summarise"] = Field(
-        default="keep",
-        description="when a conversation gets [too long](15-training.md#long-episodes): it overflows, old tool results "
+    context: Literal["keep", "drop_results", "summarise"] = option(
+        "keep",
+        "when a conversation gets [too long](15-training.md#long-episodes): it overflows, old tool results "
         "are left out, or the policy writes notes from which it begins again",
     )
-    context_tokens: int = Field(
-        default=0, ge=0, description="tokens of a conversation, its answer included; 0: what the model server holds"
-    )
-    keep_results: int = Field(default=1, ge=0, description="latest tool results that drop_results leaves")
-    train_summaries: bool = Field(default=True, description="whether the notes of summarise are trained on")
+    context_tokens: int = option(0, "tokens of a conversation with its answer; 0: what the model server holds", ge=0)
+    keep_results: int = option(1, "latest tool results that drop_results leaves", ge=0)
+    train_summaries: bool = option(True, "whether the notes of summarise are trained on")
     reader: ReaderConfig = ReaderConfig()
-    system_prompt: str = Field(
-        default="auto",
-        description="a file of sql_agent/prompts without .txt, or a path; auto: the one that fits policy and tables",
+    system_prompt: str = option(
+        "auto", "a file of sql_agent/prompts without .txt, or a path; auto: the one that fits policy and tables"
     )
-    chat_template_kwargs: dict[str, Any] = Field(
-        default={},
-        description="keys of the model's chat template, sent with each call: `enable_thinking = false` lets Qwen3 "
-        "answer without a thought",
+    chat_template_kwargs: dict[str, Any] = option(
+        {}, "keys of the model's chat template, sent with each call, as `enable_thinking = false` for Qwen3"
     )
-    tool_description: str = Field(
-        default="在数据库中执行一条只读 SQL 查询（{dialect} 语法，仅限 SELECT），返回 JSON。可查询的表和列见系统提示。",
-        description="what the model is told of query_database_by_sql",
+    tool_description: str = option(
+        "在数据库中执行一条只读 SQL 查询（{dialect} 语法，仅限 SELECT），返回 JSON。可查询的表和列见系统提示。",
+        "what the model is told of query_database_by_sql",
     )
-    tools: list[str] = Field(
-        default=["sql"],
-        description="sql, schema (list_tables, describe_table and sample_values beside sql), python, and tools of your "
+    tools: list[str] = option(
+        ["sql"],
+        "sql, schema (list_tables, describe_table and sample_values beside sql), python, and tools of your "
         "own: a module or .py file, or MODULE:NAME for a part of it",
     )
-    mcp: dict[str, McpConfig] = Field(
-        default={}, description="[MCP servers](50-extending.md#mcp-servers) by a name of your own: their tools too"
+    mcp: dict[str, McpConfig] = option(
+        {}, "[MCP servers](50-extending.md#mcp-servers) by names of your own: their tools"
     )
-    tool_timeout_s: float = Field(default=30.0, gt=0, description="longest wait for one call of a tool other than sql")
-    tool_memory_mib: int = Field(
-        default=2048,
-        ge=16,
-        description="memory that a process of [tools of your own](50-extending.md#tools), or of agent.episode, may add",
+    tool_timeout_s: float = option(30.0, "longest wait for one call of a tool other than sql", gt=0)
+    tool_memory_mib: int = option(
+        2048, "memory that a process of [tools of your own](50-extending.md#tools), or of agent.episode, may add", ge=16
     )
-    tool_max_processes: int = Field(default=256, ge=1, description="most processes that one of them may have running")
-    tool_max_output_kib: int = Field(
-        default=1024, ge=1, description="most that such a tool, or an episode, may print in one call"
+    tool_max_processes: int = option(256, "most processes that one of them may have running", ge=1)
+    tool_max_output_kib: int = option(1024, "most that such a tool, or an episode, may print in one call", ge=1)
+    tools_in_process: bool = option(
+        False, "run tools of your own and agent.episode in the runner's process: trusted ones with a connection"
     )
-    tools_in_process: bool = Field(
-        default=False,
-        description="tools of your own and agent.episode run in the runner's process: for trusted ones that keep a "
-        "model or a connection",
-    )
-    tool_max_chars: int = Field(
-        default=2000, ge=100, description="most characters that the model sees of such a call; the rest is cut"
-    )
-    episode: str = Field(
-        default="", description="MODULE:FUNCTION or FILE.py:FUNCTION, an async function that plays an episode instead"
-    )
-    command: str = Field(default="", description="a program that plays an episode instead, started for each rollout")
-    agl_class: str = Field(
-        default="",
-        description="MODULE:CLASS or FILE.py:CLASS, an agent written for [agent-lightning 1.0]"
+    tool_max_chars: int = option(2000, "most characters that the model sees of such a call; the rest is cut", ge=100)
+    episode: str = option("", "MODULE:FUNCTION or FILE.py:FUNCTION, an async function that plays an episode instead")
+    command: str = option("", "a program that plays an episode instead, started for each rollout")
+    agl_class: str = option(
+        "",
+        "MODULE:CLASS or FILE.py:CLASS, an agent written for [agent-lightning 1.0]"
         "(50-extending.md#an-agent-of-agent-lightning-10) that plays an episode instead, in a process of its own",
     )
-    agl_python: str = Field(
-        default="python", description="the Python that runs agent.agl_class; python: the one that runs the job"
+    agl_python: str = option(
+        "python", "the Python that runs agent.agl_class; python: the one that runs the job", of="agent.agl_class"
     )
-    env_map: dict[str, str] = Field(
-        default={},
-        description="variables of agent.agl_class: text, or input.KEY, a key of the question's row",
+    env_map: dict[str, str] = option(
+        {}, "variables of agent.agl_class: text, or input.KEY, a key of the question's row", of="agent.agl_class"
     )
-    command_env: list[str] = Field(
-        default=[], description="names of variables that such a program sees besides the usual ones, PATH and HOME"
+    command_env: list[str] = option(
+        [], "variables that such a program sees beside the usual ones", of="agent.command agent.agl_class"
     )
-    episode_timeout_s: float = Field(
-        default=600.0, gt=0, description="longest episode of agent.episode, command or agl_class"
+    episode_timeout_s: float = option(600.0, "longest episode of agent.episode, command or agl_class", gt=0)
+    match: str = option(
+        "",
+        "train only calls of agents whose name fits this regular expression; empty: all",
+        of="agent.episode agent.command agent.agl_class",
     )
-    match: str = Field(
-        default="", description="train only calls of agents whose name fits this regular expression; empty: all"
-    )
-    llm_timeout_s: float = Field(default=120.0, gt=0, description="longest wait for one LLM call")
-    repeat_limit: int = Field(default=3, ge=2, description="same call this often in a row ends the episode")
+    llm_timeout_s: float = option(120.0, "longest wait for one LLM call", gt=0)
+    repeat_limit: int = option(3, "same call this often in a row ends the episode", ge=2)
 
     @model_validator(mode="after")
     def _turns_fit(self) -> AgentConfig:
@@ -137,22 +158,10 @@ class AgentConfig(Node):
     def _one_way_to_play(self) -> AgentConfig:
         if len([key for key in WAYS_TO_PLAY if getattr(self, key)]) > 1:
             raise ValueError(f"{self.custom_episode} are two ways to play an episode; leave one of them out")
-        for key, owners in OF_PROGRAMS.items():
-            is_set = getattr(self, key) != AgentConfig.model_fields[key].default
-            if is_set and not any(getattr(self, owner) for owner in owners):
-                raise ValueError(
-                    f"agent.{key} belongs to {' and '.join(f'agent.{owner}' for owner in owners)}, which is not set; "
-                    f"leave agent.{key} out"
-                )
         if self.context != "keep" and self.custom_episode:
             raise ValueError(
                 f"agent.context = {self.context} shortens the history of this project's own loop, and "
                 f"{self.custom_episode} keeps its own: leave one of them out"
-            )
-        if self.match and not self.custom_episode:
-            raise ValueError(
-                f"agent.match = {self.match!r} chooses among the agents of agent.episode or a program, and there "
-                "is only one agent without them; leave it out"
             )
         try:
             re.compile(self.match)

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -16,11 +16,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from foundation.errors import UserError, did_you_mean
-from sql_agent.config.agent import AgentConfig
+from sql_agent.config.agent import AgentConfig, McpConfig
 from sql_agent.config.agents import SECTIONS, unknown_agent
 from sql_agent.config.data import FileConfig
 from sql_agent.config.database import DatabaseConfig
-from sql_agent.config.mcp import McpConfig
 from sql_agent.config.paths import RECIPES, prompt_file
 from sql_agent.config.reward import TermConfig
 from sql_agent.config.tree import AgentTree, TrainConfig
@@ -124,18 +123,18 @@ def anchored(tree: dict[str, Any], folder: Path, *, at_hand: bool = False) -> di
     """The tree with what stands in the recipe's folder named by its absolute path; `at_hand`: unless it stands in the
     folder that the program runs in."""
 
-    def is_there(name: str) -> bool:
-        return (folder / name).is_file() and not (at_hand and Path(name).is_file())
-
-    def is_folder(name: Any) -> bool:
-        return isinstance(name, str) and (folder / name).is_dir() and not (at_hand and Path(name).is_dir())
+    def placed(name: str, exists: Callable[[Path], bool]) -> str:
+        is_there = name and exists(folder / name) and not (at_hand and exists(Path(name)))
+        # Not resolved: a virtual environment's python is a link, and works under this name alone.
+        return os.path.abspath(folder / name) if is_there else name
 
     def absolute(value: Any) -> Any:
         if isinstance(value, list):
             return [absolute(item) for item in value]
-        name, colon, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
-        # Not resolved: a virtual environment's python is a link, and works under this name alone.
-        return f"{os.path.abspath(folder / name)}{colon}{rest}" if name and is_there(name) else value
+        if not isinstance(value, str):
+            return value
+        name, colon, rest = value.partition(":")
+        return f"{placed(name, Path.is_file)}{colon}{rest}"
 
     def line(value: Any) -> Any:
         with suppress(ValueError, TypeError, AttributeError):
@@ -151,7 +150,7 @@ def anchored(tree: dict[str, Any], folder: Path, *, at_hand: bool = False) -> di
             if key == "agent.command":
                 return line(node)
             if key == "database.folder":
-                return os.path.abspath(folder / str(node)) if is_folder(node) else node
+                return placed(node, Path.is_dir) if isinstance(node, str) else node
             return absolute(node) if any(fnmatch(key, name) for name in FILES) else node
         return {key: visit(value, f"{prefix}.{key}" if prefix else key) for key, value in node.items()}
 

@@ -27,74 +27,38 @@ PLAYERS = {*ROLLOUTS, EVALUATE, OPTIMIZE, TRY}
 ANSWERERS = {*PLAYERS, SERVE_AGENT}
 SERVERS = {GRPO, EVALUATE, OPTIMIZE, TRY, SERVE, SERVE_AGENT}  # which start vLLM
 
-# The longest name that is a key's own, or a section around it, decides.
-READERS: dict[str, set[str]] = {
-    "recipe": set(COMMANDS),
-    "method": set(TRAINERS),
-    "agent": ANSWERERS | TUNING,
-    "agent.min_turns": ROLLOUTS,
-    "agent.chat_template_kwargs": ANSWERERS | TUNING | {SERVE},
-    **{f"agent.{name}": PLAYERS for name in ("match", "command_env", "agl_python", "env_map")},
-    "agent.episode_timeout_s": PLAYERS,
-    **{f"agent.{name}": ANSWERERS for name in ("llm_timeout_s", "repeat_limit")},
-    **{f"agent.{name}": PLAYERS | TUNING for name in ("context_tokens", "keep_results", "train_summaries")},
-    "agent.reader": ANSWERERS | TUNING,
-    "agent.tool_description": ANSWERERS | TUNING | {MCP},
-    "agents": ANSWERERS | TUNING,
-    "database": ANSWERERS | TUNING | {MCP},
-    "python": ANSWERERS | TUNING,
-    "data": ROLLOUTS,
-    "data.train_file": TRAINERS | {OPTIMIZE},
-    "data.train_files": TRAINERS,
-    "data.from_store": TRAINERS,
-    "data.from_store_uses": TRAINERS,
-    "data.val_file": ROLLOUTS | {OPTIMIZE},
-    "data.seed": TRAINERS,
-    "reward": PLAYERS | {JUDGE},
-    "model": ANSWERERS | TUNING | {SERVE},
-    "rollout": ROLLOUTS,
-    "rollout.evaluation": {EVALUATE, OPTIMIZE, TRY, SERVE_AGENT},
-    "rollout.max_model_len": ANSWERERS | {SERVE},
-    "rollout.max_prompt_tokens": ANSWERERS | {SERVE},
-    "rollout.max_response_tokens": ANSWERERS | {SERVE},
-    "rollout.level": PLAYERS,
-    "rollout.trajectory_max_response_tokens": PLAYERS,
-    "rollout.tool_parser": ANSWERERS | {SERVE},
-    "optim": ROLLOUTS,
-    "sft": {SFT},
-    "dpo": {DPO},
-    "local": {LOCAL},
-    "health": ROLLOUTS,
-    "trainer": TRAINERS,
-    "trainer.offload": {GRPO},
-    "trainer.sequence_parallel": {GRPO},
-    "trainer.n_nodes": {GRPO},
-    "trainer.device": TRAINERS | ANSWERERS | {SERVE},
-    "trainer.seed": TRAINERS | ANSWERERS | {SERVE},
-    "trainer.runs_dir": TRAINERS | {TRY},
-    "trainer.n_gpus": ROLLOUTS,
-    "trainer.epochs": ROLLOUTS,
-    "trainer.max_steps": ROLLOUTS,
-    "trainer.validate_every": ROLLOUTS,
-    "trainer.validate_first": ROLLOUTS,
-    "trainer.best_over": ROLLOUTS,
-    "trainer.early_stop": ROLLOUTS,
-    "store": {GRPO},
-    "serve": {SERVE_AGENT},
-    "logging": TRAINERS,
-    "logging.audit": ROLLOUTS,
-    "verl": {GRPO},
-    **{f"verl.actor_rollout_ref.actor.{name}": ROLLOUTS for name in ("clip_ratio_c", "ppo_epochs", "optim")},
-}
-# Engine and processes of `agentgrpo train` and, where they say so, of the servers.
-READERS |= {
-    f"rollout.{name}": {GRPO}
-    for name in (
-        *("n_runners", "runner_concurrency", "tensor_parallel", "proxy", "poll_interval_s", "calls_per_engine"),
-        *("plain_spans", "gateways", "async_groups", "max_staleness"),
-    )
-}
-READERS |= {f"rollout.{name}": SERVERS for name in ("max_num_seqs", "gpu_memory_utilization")}
+# Who reads which keys. Of a key's own name and the sections around it the longest one decides.
+READ: tuple[tuple[set[str], str], ...] = (
+    (set(COMMANDS), "recipe"),
+    (TRAINERS, "method data.train_files data.from_store data.from_store_uses data.seed trainer logging"),
+    (TRAINERS | {OPTIMIZE}, "data.train_file"),
+    (TRAINERS | {TRY}, "trainer.runs_dir"),
+    (TRAINERS | ANSWERERS | {SERVE}, "trainer.device trainer.seed"),
+    (ROLLOUTS, "agent.min_turns data rollout optim health logging.audit trainer.n_gpus trainer.epochs"),
+    (ROLLOUTS, "trainer.max_steps trainer.validate_every trainer.validate_first trainer.best_over trainer.early_stop"),
+    (ROLLOUTS, " ".join(f"verl.actor_rollout_ref.actor.{name}" for name in ("clip_ratio_c", "ppo_epochs", "optim"))),
+    (ROLLOUTS | {OPTIMIZE}, "data.val_file"),
+    (ANSWERERS | TUNING, "agent agent.reader agents python"),
+    (ANSWERERS | TUNING | {SERVE}, "agent.chat_template_kwargs model"),
+    (ANSWERERS | TUNING | {MCP}, "agent.tool_description database"),
+    (ANSWERERS, "agent.llm_timeout_s agent.repeat_limit"),
+    (ANSWERERS | {SERVE}, "rollout.max_model_len rollout.max_prompt_tokens rollout.max_response_tokens"),
+    (ANSWERERS | {SERVE}, "rollout.tool_parser"),
+    (ANSWERERS - ROLLOUTS, "rollout.evaluation"),
+    (PLAYERS, "agent.match agent.command_env agent.agl_python agent.env_map agent.episode_timeout_s"),
+    (PLAYERS, "rollout.level rollout.trajectory_max_response_tokens"),
+    (PLAYERS | TUNING, "agent.context_tokens agent.keep_results agent.train_summaries"),
+    (PLAYERS | {JUDGE}, "reward"),
+    (SERVERS, "rollout.max_num_seqs rollout.gpu_memory_utilization"),
+    ({GRPO}, "store verl trainer.offload trainer.sequence_parallel trainer.n_nodes rollout.n_runners rollout.gateways"),
+    ({GRPO}, "rollout.runner_concurrency rollout.tensor_parallel rollout.proxy rollout.poll_interval_s"),
+    ({GRPO}, "rollout.calls_per_engine rollout.plain_spans rollout.async_groups rollout.max_staleness"),
+    ({LOCAL}, "local"),
+    ({SFT}, "sft"),
+    ({DPO}, "dpo"),
+    ({SERVE_AGENT}, "serve"),
+)
+READERS = {key: commands for commands, keys in READ for key in keys.split()}
 
 
 def readers(key: str) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from sql_agent.config.node import Node
+from sql_agent.config.node import Node, option
 
 QUESTION_FILES = (".parquet", ".jsonl", ".json", ".ndjson", ".csv")
 TRAIN, VAL = "data/train.parquet", "data/val.parquet"
@@ -21,32 +21,22 @@ class FileConfig(Node):
 class PoolWeights(Node):
     """Shares of a step's questions, by pool; pools without a question give theirs to the others."""
 
-    new: float = Field(default=2.0, gt=0, description="not asked yet")
-    hard: float = Field(default=1.0, gt=0, description="solved by up to a third of their rollouts, and not never")
-    middle: float = Field(default=1.0, gt=0, description="by a third to two thirds")
-    easy: float = Field(default=0.5, gt=0, description="by more, and not always")
-    rested: float = Field(default=0.25, gt=0, description="never or always solved, after their rest")
+    new: float = option(2.0, "not asked yet", gt=0)
+    hard: float = option(1.0, "solved by up to a third of their rollouts, and not never", gt=0)
+    middle: float = option(1.0, "by a third to two thirds", gt=0)
+    easy: float = option(0.5, "by more, and not always", gt=0)
+    rested: float = option(0.25, "never or always solved, after their rest", gt=0)
 
 
 class CurriculumConfig(Node):
     """Questions by how often each was solved."""
 
-    on: bool = Field(default=False, description="choose [by difficulty](15-training.md#curriculum)")
-    solved_at: float = Field(default=0.5, description="a rollout with this reward or more has solved its question")
-    half_life_steps: float = Field(
-        default=24.0, gt=0, description="training steps after which a rollout counts half as much"
-    )
-    rest_steps: int = Field(
-        default=12, ge=0, description="training steps that a question rests which was never or always solved"
-    )
-    edge: float = Field(
-        default=0.06, ge=0, lt=0.5, description="never solved: a share of at most this; always: at least 1 less this"
-    )
-    probe: int = Field(
-        default=0,
-        ge=0,
-        description="questions played before the first step, which fill the pools and forecast flat groups",
-    )
+    on: bool = option(False, "choose [by difficulty](15-training.md#curriculum)")
+    solved_at: float = option(0.5, "a rollout with this reward or more has solved its question")
+    half_life_steps: float = option(24.0, "training steps after which a rollout counts half as much", gt=0)
+    rest_steps: int = option(12, "training steps that a question rests which was never or always solved", ge=0)
+    edge: float = option(0.06, "never solved: a share of at most this; always: at least 1 less this", ge=0, lt=0.5)
+    probe: int = option(0, "questions played before the first step, to fill the pools and forecast flat groups", ge=0)
     weights: PoolWeights = PoolWeights()
 
     @model_validator(mode="after")
@@ -62,31 +52,20 @@ class CurriculumConfig(Node):
 class DataConfig(Node):
     """The questions. Relative paths are looked up from the working directory, then from sql_agent/."""
 
-    train_file: str = Field(default=TRAIN, description="training questions")
-    val_file: str = Field(default=VAL, description="validation questions")
-    train_files: list[FileConfig] = Field(
-        default=[],
-        description="[several files](15-training.md#several-tasks-in-one-run) instead, each with its share of a step: "
+    train_file: str = option(TRAIN, "training questions")
+    val_file: str = option(VAL, "validation questions")
+    train_files: list[FileConfig] = option(
+        [],
+        "[several files](15-training.md#several-tasks-in-one-run) instead, each with its share of a step: "
         "`{ file = ..., weight = 1.0, agent = ... }`",
     )
-    val_files: list[FileConfig] = Field(
-        default=[], description="several files instead, each with its share of `val_max_rows`"
+    val_files: list[FileConfig] = option([], "several files instead, each with its share of `val_max_rows`")
+    from_store: str = option(
+        "", "a finished run whose [stored rollouts](15-training.md#stored-rollouts) are learned from, no new ones"
     )
-    from_store: str = Field(
-        default="",
-        description="a finished run (its folder, or its name), whose [stored rollouts](15-training.md#stored-rollouts) "
-        "are learned from instead of new ones to `train_file`",
-    )
-    from_store_uses: int = Field(
-        default=1, ge=1, description="with from_store: how often each stored rollout is used at most"
-    )
-    val_max_rows: int = Field(default=64, ge=1, description="validation questions used in one validation")
-    seed: int = Field(
-        default=1,
-        ge=0,
-        lt=1 << 32,
-        description="order of the training questions, and which rows share an optimizer step",
-    )
+    from_store_uses: int = option(1, "how often each stored rollout is used at most", of="data.from_store", ge=1)
+    val_max_rows: int = option(64, "validation questions used in one validation", ge=1)
+    seed: int = option(1, "order of the training questions, and which rows share an optimizer step", ge=0, lt=1 << 32)
 
     curriculum: CurriculumConfig = CurriculumConfig()
 
@@ -97,15 +76,6 @@ class DataConfig(Node):
     @property
     def validation(self) -> list[FileConfig]:
         return self.val_files or [FileConfig(file=self.val_file)]
-
-    @model_validator(mode="after")
-    def _uses_are_of_a_store(self) -> DataConfig:
-        if self.from_store_uses != 1 and not self.from_store:
-            raise ValueError(
-                f"data.from_store_uses = {self.from_store_uses} has nothing to bound: name a run in data.from_store, "
-                "or leave it out"
-            )
-        return self
 
     @model_validator(mode="after")
     def _one_or_several(self) -> DataConfig:

@@ -1,66 +1,54 @@
-"""Section `database`: what the SQL tool reads, and the limits of one query."""
+"""Sections `database` and `python`: what the tools of these names may read and import, and the limits of one call."""
 
 from __future__ import annotations
 
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
-from sql_agent.config.node import Node
+from sql_agent.config.node import Node, option
 
 # Schemes of database.url, and what sqlglot calls their SQL.
 DIALECTS = {"duckdb": "duckdb", "postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
 TITLES = {"sqlite": "SQLite", "duckdb": "DuckDB", "postgres": "PostgreSQL", "mysql": "MySQL"}
+# What the tool `python` may import.
+MODULES = ["math", "cmath", "itertools", "fractions", "decimal", "statistics", "functools", "collections"]
+MODULES += ["operator", "random", "datetime", "bisect", "heapq"]
 
 
 class DatabaseConfig(Node):
     """The database the tool reads, and the limits of one query."""
 
-    path: str = Field(
-        default="sql_agent/data/medical.db", description="SQLite file; relative paths start at the project root"
+    path: str = option("sql_agent/data/medical.db", "SQLite file; relative paths start at the project root")
+    folder: str = option("", "instead of path, a folder of ID/ID.sqlite as in Spider; a question's db_id names its own")
+    url: str = option("", "instead of path, duckdb:///FILE, postgresql://USER@HOST/NAME ...; DATABASE_PASSWORD is read")
+    tables: list[str] = option(
+        ["drugs_info", "disease"],
+        "tables the model may read; none: all; of a url all unless named; of a folder always all",
     )
-    folder: str = Field(
-        default="",
-        description="instead of path, a folder with a database for each question, ID/ID.sqlite as in Spider and BIRD; "
-        "the column db_id of a question names its database",
-    )
-    url: str = Field(
-        default="",
-        description="instead of path, duckdb:///FILE, postgresql://USER@HOST/NAME, mysql:// or mariadb://; the "
-        "environment variable DATABASE_PASSWORD holds the password",
-    )
-    tables: list[str] = Field(
-        default=["drugs_info", "disease"],
-        description="tables the model may read; none: all; of a url all unless named; of a folder always all",
-    )
-    timeout_s: float = Field(default=2.0, gt=0, description="longest run of one query")
-    max_rows: int = Field(default=50, ge=1, description="rows kept of one result")
-    max_chars: int = Field(default=1000, ge=100, description="characters of JSON shown to the model per call")
-    max_memory_mib: int = Field(default=64, ge=16, description="memory one query may use (growth of its process)")
+    timeout_s: float = option(2.0, "longest run of one query", gt=0)
+    max_rows: int = option(50, "rows kept of one result", ge=1)
+    max_chars: int = option(1000, "characters of JSON shown to the model per call", ge=100)
+    max_memory_mib: int = option(64, "memory one query may use (growth of its process)", ge=16)
 
     @model_validator(mode="before")
     @classmethod
-    def _all_tables_of_a_folder(cls, tree: Any) -> Any:
-        if not isinstance(tree, dict) or not (tree.get("folder") or tree.get("url")):
+    def _one_place(cls, tree: Any) -> Any:
+        """A folder or a url stands beside no other place. Of a folder all tables are read, of a url unless named."""
+        if not isinstance(tree, dict):
             return tree
-        if not tree.get("folder"):
-            if tree.get("path", cls.model_fields["path"].default) != cls.model_fields["path"].default:
+        fields = cls.model_fields
+        given = {key for key in fields.keys() & tree.keys() if tree[key] not in ("", [], fields[key].default)}
+        for other, place in (("folder", "url"), ("path", "url"), ("path", "folder"), ("tables", "folder")):
+            if {other, place} <= given:
                 raise ValueError(
-                    f"database.path = {tree['path']!r} and database.url = {tree['url']!r} are two databases: leave "
-                    "one of them out"
+                    f"database.{other} = {tree[other]!r} stands beside database.{place}, which says already what is "
+                    "read: leave one of the two out"
                 )
-            return {"tables": [], **tree}
-        if tree.get("url"):
-            raise ValueError("database.folder and database.url are two places: leave one of them out")
-        for key in ("path", "tables"):
-            default = cls.model_fields[key].default
-            if tree.get(key, default) not in (default, []):
-                raise ValueError(
-                    f"database.{key} = {tree[key]!r} is of one database, and database.folder = {tree['folder']!r} has "
-                    "a database for each question, whose tables may all be read: leave one of the two out"
-                )
-        return {**tree, "tables": []}
+        if "folder" in given:
+            return {**tree, "tables": []}
+        return {"tables": [], **tree} if "url" in given else tree
 
     @field_validator("url")
     @classmethod
@@ -87,3 +75,20 @@ class DatabaseConfig(Node):
     def dialect(self) -> str:
         """What sqlglot calls the SQL of this database."""
         return DIALECTS[urlsplit(self.url).scheme] if self.url else "sqlite"
+
+
+class PythonConfig(Node):
+    """What the tool `python` may import, and the limits of one run."""
+
+    modules: list[str] = option(MODULES, "modules that code may import, of these")
+    cpu_s: float = option(2.0, "processor time of one run", gt=0, le=60)
+    max_memory_mib: int = option(128, "memory one run may use (growth of its process)", ge=16)
+
+    @field_validator("modules")
+    @classmethod
+    def _known(cls, names: list[str]) -> list[str]:
+        if unknown := [name for name in names if name not in MODULES]:
+            raise ValueError(
+                f"python.modules: {unknown[0]!r} is none of {', '.join(MODULES)}; make a tool of what it gives"
+            )
+        return names

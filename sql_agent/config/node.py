@@ -1,11 +1,36 @@
-"""The base of all configuration sections."""
+"""The base of all configuration sections, and of their keys."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+OFF = ("", "off", 0)
 
 
 class Node(BaseModel):
     """Base of all configuration sections: immutable, unknown keys and infinite numbers are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _no_key_is_idle(self) -> Self:
+        for name, field in type(self).model_fields.items():
+            extra: Any = field.json_schema_extra or {}
+            owners = [owner.rpartition(".") for owner in extra.get("of", "").split()]
+            value = getattr(self, name)
+            if owners and value != field.default and all(getattr(self, key) in OFF for _, _, key in owners):
+                needed = extra["of"].replace(" ", " or ")
+                raise ValueError(
+                    f"{owners[0][0]}.{name} = {value!r:.200} has nothing to do: set {needed}, or leave it out"
+                )
+        return self
+
+
+def option(default: Any, meaning: str, *, of: str = "", **bounds: Any) -> Any:
+    """A key of a section: its default, what it means (docs/10-configuration.md shows that) and pydantic's bounds.
+
+    `of` are keys of its section, as "optim.kl_coef", without one of which it has no effect.
+    """
+    return Field(default=default, description=meaning, json_schema_extra={"of": of}, **bounds)

@@ -4,102 +4,77 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from foundation.errors import did_you_mean
 from sql_agent.config.losses import FIXED, PRESETS, Advantage, Aggregation, is_own, with_preset
-from sql_agent.config.node import Node
+from sql_agent.config.node import Node, option
 
 
 class OptimConfig(Node):
     """The update. The loss sets other defaults for some keys: [table](15-training.md#losses)."""
 
-    loss: str = Field(
-        default="grpo",
-        description="`grpo`, `dapo`, `dr_grpo`, `gspo`, `cispo`, `minirl`, `gpg`, or "
+    loss: str = option(
+        "grpo",
+        "`grpo`, `dapo`, `dr_grpo`, `gspo`, `cispo`, `minirl`, `gpg`, or "
         "[one of your own](15-training.md#a-loss-of-your-own), `module:function`",
     )
-    advantage: Advantage = Field(
-        default="group", description="what a rollout is [compared with](15-training.md#advantage)"
+    advantage: Advantage = option("group", "what a rollout is [compared with](15-training.md#advantage)")
+    credit: Literal["rollout", "phases"] = option(
+        "rollout", "what is compared: rollouts, or their [exploring and answering turns](15-training.md#phases) apart"
     )
-    credit: Literal["rollout", "phases"] = Field(
-        default="rollout",
-        description="what is compared: rollouts, or their [exploring and answering turns](15-training.md#phases) apart",
+    turn_shaping: float = option(
+        0.0, "what turns with a failed call are behind the rest of their rollout; over its tokens it sums to 0", ge=0
     )
-    turn_shaping: float = Field(
-        default=0.0,
-        ge=0,
-        description="what turns with a failed call are behind the rest of their rollout; over its tokens it sums to 0",
-    )
-    loss_aggregation: Aggregation = Field(
-        default="token-mean",
-        description="[what weighs the same](15-training.md#aggregation): a token, or a row with the mean or the sum of "
+    loss_aggregation: Aggregation = option(
+        "token-mean",
+        "[what weighs the same](15-training.md#aggregation): a token, or a row with the mean or the sum of "
         "its tokens; -norm divides the sum by the tokens that a row may have",
     )
-    lr: float = Field(default=1e-6, gt=0, description="AdamW learning rate")
-    lr_schedule: Literal["constant", "cosine"] = Field(
-        default="constant", description="constant, or falling over the run's steps as half a cosine"
+    lr: float = option(1e-6, "AdamW learning rate", gt=0)
+    lr_schedule: Literal["constant", "cosine"] = option("constant", "constant, or half a cosine down over the run")
+    lr_final_share: float = option(0.1, "share of the rate that is left at the end of the cosine", ge=0, le=1)
+    warmup: float = option(
+        0.0, "training steps in which the rate rises to lr, the first with rate 0; below 1: share of the run", ge=0
     )
-    lr_final_share: float = Field(
-        default=0.1, ge=0, le=1, description="share of the rate that is left at the end of the cosine"
+    weight_decay: float = option(0.0, "AdamW weight decay (no step is made where no group has variance)", ge=0)
+    clip_low: float = option(0.2, "the ratio's lower bound is 1 - clip_low; 1: it has none", gt=0, le=1)
+    clip_high: float = option(0.3, "the ratio's upper bound is 1 + clip_high", gt=0)
+    overlong_filter: bool = option(
+        False, "leave rollouts whose answer was cut (max_response_tokens) out of the loss, not of the group's mean"
     )
-    warmup: float = Field(
-        default=0.0,
-        ge=0,
-        description="training steps in which the rate rises to lr, the first with rate 0; below 1: share of the run",
+    positive_only: bool = option(False, "leave rollouts whose advantage is not positive out")
+    kl_coef: float = option(0.0, "KL loss to the start model; 0 loads no reference model", ge=0)
+    kl_estimator: Literal["k1", "k2", "k3", "abs"] = option(
+        "k3", "[estimator](15-training.md#kl-term) of the KL loss; health/kl_to_start stays k3", of="optim.kl_coef"
     )
-    weight_decay: float = Field(
-        default=0.0, ge=0, description="AdamW weight decay (a step whose groups are all without variance is not made)"
-    )
-    clip_low: float = Field(
-        default=0.2, gt=0, le=1, description="the ratio's lower bound is 1 - clip_low; 1: it has none"
-    )
-    clip_high: float = Field(default=0.3, gt=0, description="the ratio's upper bound is 1 + clip_high")
-    overlong_filter: bool = Field(
-        default=False,
-        description="leave rollouts with an answer that was cut at rollout.max_response_tokens out of the loss; they "
-        "stay in their group's mean",
-    )
-    positive_only: bool = Field(default=False, description="leave rollouts whose advantage is not positive out")
-    kl_coef: float = Field(default=0.0, ge=0, description="KL loss to the start model; 0 loads no reference model")
-    kl_estimator: Literal["k1", "k2", "k3", "abs"] = Field(
-        default="k3", description="[estimator](15-training.md#kl-term) of the KL loss; health/kl_to_start stays k3"
-    )
-    teacher: str = Field(
-        default="",
-        description="the KL loss goes to this [teacher](15-training.md#distillation) instead: a model folder with the "
+    teacher: str = option(
+        "",
+        "the KL loss goes to this [teacher](15-training.md#distillation) instead: a model folder with the "
         "policy's tokenizer (one process), or the address of a vLLM server",
+        of="optim.kl_coef",
     )
-    imitation_coef: float = Field(
-        default=0.0,
-        ge=0,
-        description="weight of the likelihood of rollouts that solved their question where others of the group did not",
+    imitation_coef: float = option(
+        0.0, "weight of the likelihood of rollouts that solved their question where others of the group did not", ge=0
     )
-    imitated_from: float = Field(default=0.5, description="the reward from which a rollout is imitated")
-    entropy_coef: float = Field(default=0.0, ge=0, description="entropy bonus")
-    questions_per_step: int = Field(default=32, ge=1, description="questions sampled per step")
-    mini_batch_questions: int = Field(
-        default=32,
-        ge=1,
-        description="questions per optimizer step (verl's ppo_mini_batch_size; times group_size in rows)",
+    imitated_from: float = option(0.5, "the reward from which a rollout is imitated", of="optim.imitation_coef")
+    entropy_coef: float = option(0.0, "entropy bonus", ge=0)
+    questions_per_step: int = option(32, "questions sampled per step", ge=1)
+    mini_batch_questions: int = option(
+        32, "questions per optimizer step (verl's ppo_mini_batch_size; times group_size in rows)", ge=1
     )
-    micro_batch_rows: int = Field(default=4, ge=1, description="rows per forward pass and GPU")
-    micro_batch_tokens: int = Field(
-        default=0,
-        ge=0,
-        description="tokens per forward pass and GPU, padding included: as many rows as fit, one at least; 0: "
-        "micro_batch_rows decides",
+    micro_batch_rows: int = option(4, "rows per forward pass and GPU", ge=1)
+    micro_batch_tokens: int = option(
+        0, "tokens per forward pass and GPU, with padding, one row at least; 0: micro_batch_rows decides", ge=0
     )
-    grad_clip: float = Field(default=1.0, gt=0, description="gradient norm limit")
-    importance_correction: Literal["off", "truncated", "masked"] = Field(
-        default="off",
-        description="weigh each token with r = p_trainer / p_sampler, truncated at importance_cap, or masked (0) "
-        "outside [1 / importance_cap, importance_cap]",
+    grad_clip: float = option(1.0, "gradient norm limit", gt=0)
+    importance_correction: Literal["off", "truncated", "masked"] = option(
+        "off", "weigh a token with r = p_trainer / p_sampler, cut at importance_cap, or 0 outside [1 / cap, cap]"
     )
-    importance_level: Literal["token", "sequence"] = Field(
-        default="token", description="r of a token, or the product over its row"
+    importance_level: Literal["token", "sequence"] = option(
+        "token", "r of a token, or the product over its row", of="optim.importance_correction"
     )
-    importance_cap: float = Field(default=2.0, gt=1, description="largest weight of the correction")
+    importance_cap: float = option(2.0, "largest weight of the correction", gt=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -129,26 +104,6 @@ class OptimConfig(Node):
             raise ValueError(
                 f"optim.warmup = {self.warmup} must be a whole number of training steps, or below 1 a share of the "
                 f"run's: set {round(self.warmup)}"
-            )
-        if self.kl_estimator != "k3" and not self.kl_coef:
-            raise ValueError(
-                f"optim.kl_estimator = {self.kl_estimator} has nothing to estimate: set optim.kl_coef above 0, or "
-                "leave it out"
-            )
-        if self.teacher and not self.kl_coef:
-            raise ValueError(
-                f"optim.teacher = {self.teacher} is what the KL loss goes to, and optim.kl_coef is 0: set that above "
-                "0, with optim.kl_estimator = k2"
-            )
-        if self.imitated_from != 0.5 and not self.imitation_coef:
-            raise ValueError(
-                f"optim.imitated_from = {self.imitated_from:g} has nothing to choose: set optim.imitation_coef above "
-                "0, or leave it out"
-            )
-        if self.importance_level != "token" and self.importance_correction == "off":
-            raise ValueError(
-                f"optim.importance_level = {self.importance_level} has nothing to weigh: set "
-                "optim.importance_correction to truncated or masked, or leave it out"
             )
         if self.loss == "gspo" and self.importance_correction != "off" and self.importance_level == "token":
             raise ValueError(

@@ -7,44 +7,35 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from sql_agent.config.node import Node
+from sql_agent.config.node import Node, option
 
 
 class JudgeConfig(Node):
     """Who grades answers, and how. Endpoints come from the environment (TEACHER_* or JUDGE_ENDPOINTS)."""
 
-    kind: Literal["auto", "llm", "reference"] = Field(
-        default="auto", description="auto: the LLM judge if an endpoint is set, else the offline reference judge"
+    kind: Literal["auto", "llm", "reference"] = option(
+        "auto", "auto: the LLM judge if an endpoint is set, else the offline reference judge"
     )
-    mode: Literal["pointwise", "pairwise", "groupwise"] = Field(
-        default="pointwise",
-        description="training: grade each answer alone, by duels within its group, or by one ranking of the group",
+    mode: Literal["pointwise", "pairwise", "groupwise"] = option(
+        "pointwise", "training: grade each answer alone, by duels within its group, or by one ranking of the group"
     )
-    language: Literal["zh", "en"] = Field(default="zh", description="language of the bundled rubric")
-    prompt: str = Field(
-        default="",
-        description="text file with [a rubric of your own](20-reward.md#a-rubric-of-your-own); relative paths start at "
+    language: Literal["zh", "en"] = option("zh", "language of the bundled rubric")
+    prompt: str = option(
+        "",
+        "text file with [a rubric of your own](20-reward.md#a-rubric-of-your-own); relative paths start at "
         "the recipe's folder, then at the one you start in and the project root",
     )
-    timeout_s: float = Field(default=60.0, gt=0, description="longest wait for one verdict")
-    max_tokens: int = Field(default=512, ge=16, description="longest verdict")
-    attempts: int = Field(default=3, ge=1, description="tries per verdict and endpoint, all kinds of failure together")
-    concurrency: int = Field(
-        default=16,
-        ge=1,
-        description="most calls in flight per endpoint; a run's runner processes share them, one each at least",
-    )
-    rpm: int = Field(default=0, ge=0, description="requests a minute per endpoint; 0: no limit")
-    tpm: int = Field(default=0, ge=0, description="tokens a minute per endpoint; 0: no limit")
-    budget_calls: int = Field(default=0, ge=0, description="most calls of one run, then nothing is graded; 0: no limit")
-    budget_tokens: int = Field(default=0, ge=0, description="most tokens of one run; 0: no limit")
-    budget_cost: float = Field(
-        default=0.0, ge=0, description="most money of one run, in the currency of the endpoints' prices; 0: no limit"
-    )
-    folder: str = Field(
-        default=".cache/judge",
-        min_length=1,
-        description="verdicts, limits and budget, shared by all processes; relative paths start at the project root",
+    timeout_s: float = option(60.0, "longest wait for one verdict", gt=0)
+    max_tokens: int = option(512, "longest verdict", ge=16)
+    attempts: int = option(3, "tries per verdict and endpoint, all kinds of failure together", ge=1)
+    concurrency: int = option(16, "most calls in flight per endpoint, shared by the runners, one each at least", ge=1)
+    rpm: int = option(0, "requests a minute per endpoint; 0: no limit", ge=0)
+    tpm: int = option(0, "tokens a minute per endpoint; 0: no limit", ge=0)
+    budget_calls: int = option(0, "most calls of one run, then nothing is graded; 0: no limit", ge=0)
+    budget_tokens: int = option(0, "most tokens of one run; 0: no limit", ge=0)
+    budget_cost: float = option(0.0, "most money of one run, in the currency of the endpoints' prices; 0: any", ge=0)
+    folder: str = option(
+        ".cache/judge", "verdicts, limits and budget of all processes; paths start at the project root", min_length=1
     )
 
     @model_validator(mode="after")
@@ -60,16 +51,10 @@ class JudgeConfig(Node):
 class RewardModelConfig(Node):
     """The reward model of the scorer `reward_model`. Its address comes from REWARD_MODEL_URL."""
 
-    scale_file: str = Field(
-        default="", description="JSON file that maps raw logits to [0, 1]; empty: the server must send rewards"
-    )
-    send_reference: bool = Field(
-        default=False, description="send the reference answer too; a model that was trained with references needs it"
-    )
-    timeout_s: float = Field(default=30.0, gt=0, description="longest wait for one score, all tries together")
-    attempts: int = Field(
-        default=3, ge=1, description="failed tries per score; a server that starts again or asks to wait is waited for"
-    )
+    scale_file: str = option("", "JSON file that maps raw logits to [0, 1]; empty: the server must send rewards")
+    send_reference: bool = option(False, "send the reference answer too, as a model that was trained with them needs")
+    timeout_s: float = option(30.0, "longest wait for one score, all tries together", gt=0)
+    attempts: int = option(3, "failed tries per score; a server that starts again or asks to wait is waited for", ge=1)
 
 
 # Terms that look at how an answer was found, and not at what it says.
@@ -101,22 +86,17 @@ class TermConfig(Node):
 class RewardConfig(Node):
     """reward = sql_bonus (once, for SQL that really executed) + each term's weight x its value in [0, 1]."""
 
-    sql_bonus: float = Field(default=0.1, ge=0, le=1, description="paid once for a query that ran without error")
-    default_scorer: str = Field(default="judge", description="scorer of rows whose `scorer` column is empty")
-    terms: list[TermConfig] = Field(
-        default=[],
-        description="what those rows earn instead, in [several parts](20-reward.md#several-terms)",
-    )
-    reword: float = Field(
-        default=0.0,
+    sql_bonus: float = option(0.1, "paid once for a query that ran without error", ge=0, le=1)
+    default_scorer: str = option("judge", "scorer of rows whose `scorer` column is empty")
+    terms: list[TermConfig] = option([], "what those rows earn instead, in [several parts](20-reward.md#several-terms)")
+    reword: float = option(
+        0.0,
+        "most to which the reward model may raise [an answer in other words](20-reward.md#other-words) "
+        "that the offline judge grades by its quotes; 0: off",
         ge=0,
         le=1,
-        description="most to which the reward model may raise [an answer in other words](20-reward.md#other-words) "
-        "that the offline judge grades by its quotes; 0: off",
     )
-    scorer_modules: list[str] = Field(
-        default=[], description="modules or .py files with scorers of your own, imported before the run"
-    )
+    scorer_modules: list[str] = option([], "modules or .py files with scorers of your own, imported before the run")
     reward_model: RewardModelConfig = RewardModelConfig()
     judge: JudgeConfig = JudgeConfig()
 

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
-from sql_agent.config.node import Node
+from sql_agent.config.node import Node, option
 
 
 class Sampling(Node):
     """How an answer is sampled."""
 
-    temperature: float = Field(default=1.0, ge=0, description="0: the likeliest token each time")
-    top_p: float = Field(default=1.0, gt=0, le=1, description="sample from the likeliest tokens of this share")
-    top_k: int = Field(default=0, ge=0, description="sample from so many likeliest tokens; 0: all")
-    presence_penalty: float = Field(default=0.0, ge=-2, le=2, description="taken off logits of tokens said before")
-    frequency_penalty: float = Field(
-        default=0.0, ge=-2, le=2, description="taken off logits, for each time said before"
-    )
-    stop: list[str] = Field(default=[], max_length=16, description="texts that end an answer, which leaves them out")
+    temperature: float = option(1.0, "0: the likeliest token each time", ge=0)
+    top_p: float = option(1.0, "sample from the likeliest tokens of this share", gt=0, le=1)
+    top_k: int = option(0, "sample from so many likeliest tokens; 0: all", ge=0)
+    presence_penalty: float = option(0.0, "taken off logits of tokens said before", ge=-2, le=2)
+    frequency_penalty: float = option(0.0, "taken off logits, for each time said before", ge=-2, le=2)
+    stop: list[str] = option([], "texts that end an answer, which leaves them out", max_length=16)
 
 
 class ValidationSampling(Sampling):
     """Validation: as in training, with keys of its own."""
 
-    temperature: float = Field(default=0.0, ge=0, description="0: the likeliest token each time")
+    temperature: float = option(0.0, "0: the likeliest token each time", ge=0)
 
 
 class EvaluationSampling(Sampling):
@@ -33,112 +29,72 @@ class EvaluationSampling(Sampling):
 
 
 class RolloutConfig(Sampling):
-    """How the policy is sampled; the keys of sampling are those of training."""
+    """How the policy is sampled; the keys of sampling are training's, where all but the temperature are off-policy."""
 
-    group_size: int = Field(default=4, ge=1, description="rollouts per question (n of GRPO)")
-    temperature: float = Field(default=1.0, ge=0, description="training temperature, by which the trainer divides too")
-    top_p: float = Field(
-        default=1.0,
-        gt=0,
-        le=1,
-        description="sample from the likeliest tokens of this share; below 1 the sampler is off-policy",
-    )
-    top_k: int = Field(default=0, ge=0, description="sample from so many likeliest tokens; 0: all; else off-policy")
-    presence_penalty: float = Field(
-        default=0.0, ge=-2, le=2, description="taken off logits of tokens said before; off-policy, needs the correction"
-    )
-    frequency_penalty: float = Field(
-        default=0.0, ge=-2, le=2, description="taken off logits, for each time said before; needs the correction too"
-    )
+    temperature: float = option(1.0, "training temperature, above 0, by which the trainer divides too", ge=0)
+    group_size: int = option(4, "rollouts per question (n of GRPO)", ge=1)
     validation: ValidationSampling = ValidationSampling()
     evaluation: EvaluationSampling = EvaluationSampling()
-    max_model_len: int = Field(
-        default=0,
-        ge=0,
-        description="tokens of one conversation in the model server; 0: as many as a training row holds, "
-        "max_prompt_tokens and what may follow it; never more than the model itself can",
+    max_model_len: int = option(
+        0, "tokens of a conversation in the model server, at most the model's own; 0: a training row's", ge=0
     )
-    max_prompt_tokens: int = Field(
-        default=2048, ge=16, description="longest prompt of a training row; longer ones are dropped and counted"
+    max_prompt_tokens: int = option(2048, "longest prompt of a training row; longer ones are left out, counted", ge=16)
+    max_response_tokens: int = option(768, "longest answer of one LLM call", ge=8)
+    n_runners: int = option(1, "runner processes, each with `runner_concurrency` rollouts in flight", ge=1)
+    runner_concurrency: int = option(64, "rollouts in flight per runner process", ge=1)
+    level: Literal["transition", "trajectory"] = option(
+        "trajectory", "one training row per call, or one per rollout where its calls continue each other"
     )
-    max_response_tokens: int = Field(default=768, ge=8, description="longest answer of one LLM call")
-    n_runners: int = Field(
-        default=1, ge=1, description="runner processes, each with `runner_concurrency` rollouts in flight"
+    trajectory_max_response_tokens: int = option(
+        4096, "longest row after its prompt (trajectory level); what is longer goes on in a row of its own", ge=8
     )
-    runner_concurrency: int = Field(default=64, ge=1, description="rollouts in flight per runner process")
-    level: Literal["transition", "trajectory"] = Field(
-        default="trajectory",
-        description="one training row per call, or one per rollout where its calls continue each other",
+    poll_interval_s: float = option(0.1, "idle poll of runners and of the trainer's wait loop", gt=0)
+    rollout_timeout_s: float = option(
+        600.0, "longest rollout; one that takes more is ended a little earlier and unscored (timed_out)", gt=0
     )
-    trajectory_max_response_tokens: int = Field(
-        default=4096,
-        ge=8,
-        description="longest row after its prompt (trajectory level); what is longer goes on in a row of its own",
+    gpu_memory_utilization: float = option(0.6, "share of GPU memory for vLLM", gt=0, le=0.95)
+    tensor_parallel: int = option(1, "GPUs per vLLM engine", ge=1)
+    max_num_seqs: int = option(256, "sequences vLLM runs at once, as far as its cache holds them", ge=1)
+    calls_per_engine: int = option(
+        0, "calls of the gateway at an engine at once; 0: twice `max_num_seqs`, half running, half queued", ge=0
     )
-    poll_interval_s: float = Field(default=0.1, gt=0, description="idle poll of runners and of the trainer's wait loop")
-    rollout_timeout_s: float = Field(
-        default=600.0,
-        gt=0,
-        description="longest rollout; one that takes more is ended a little earlier and unscored (timed_out)",
-    )
-    gpu_memory_utilization: float = Field(default=0.6, gt=0, le=0.95, description="share of GPU memory for vLLM")
-    tensor_parallel: int = Field(default=1, ge=1, description="GPUs per vLLM engine")
-    max_num_seqs: int = Field(
-        default=256, ge=1, description="sequences vLLM runs at once, as far as its cache holds them"
-    )
-    calls_per_engine: int = Field(
-        default=0,
-        ge=0,
-        description="calls that the gateway has at each engine at once, others wait in it; 0: twice `max_num_seqs`, "
-        "one half running and one queued",
-    )
-    tool_parser: str = Field(default="hermes", description="vLLM's tool call parser")
-    proxy: Literal["gateway", "litellm"] = Field(
-        default="gateway",
-        description="LLM proxy between agents and vLLM: this project's gateway, or agent-lightning's on LiteLLM, which "
+    tool_parser: str = option("hermes", "vLLM's tool call parser")
+    proxy: Literal["gateway", "litellm"] = option(
+        "gateway",
+        "LLM proxy between agents and vLLM: this project's gateway, or agent-lightning's on LiteLLM, which "
         "costs some forty times the CPU and knows other APIs than chat completions too",
     )
-    gateways: Literal["one", "per_node"] = Field(
-        default="one",
-        description="a gateway where the run is started, or one on each of trainer.n_nodes machines, for a part of the "
+    gateways: Literal["one", "per_node"] = option(
+        "one",
+        "a gateway where the run is started, or one on each of trainer.n_nodes machines, for a part of the "
         "rollouts and by the engines beside it; all must reach the store",
     )
-    sampler_logprobs: bool = Field(
-        default=True, description="let vLLM return the log-probability of each sampled token, and compare (sampler/...)"
+    sampler_logprobs: bool = option(
+        True, "let vLLM return the log-probability of sampled tokens, and compare (sampler/...)"
     )
-    plain_spans: bool = Field(
-        default=False,
-        description="let the gateway write token ids as lists of numbers, with each call's messages, as "
+    plain_spans: bool = option(
+        False,
+        "let the gateway write token ids as lists of numbers, with each call's messages, as "
         "agent-lightning's own readers take them. Default: packed, by what is new since the rollout's call before",
     )
-    async_groups: int = Field(
-        default=0,
-        ge=0,
-        description="groups in flight beyond those that a step trains; they play on over the change of weights. 0: "
-        "each step waits for all of its own",
+    async_groups: int = option(
+        0, "groups in flight beyond a step's own, over the change of weights; 0: a step waits for its own", ge=0
     )
-    max_staleness: int = Field(
-        default=2,
-        ge=1,
-        description="with async_groups: updates that the trained weights may be ahead of those that answered a "
+    max_staleness: int = option(
+        2,
+        "with async_groups: updates that the trained weights may be ahead of those that answered a "
         "rollout's first call; what is older is left out and counted",
+        of="rollout.async_groups",
+        ge=1,
     )
-    resample_flat_groups: int = Field(
-        default=0,
-        ge=0,
-        le=8,
-        description="times per step that groups without variance are replaced by other questions (dynamic sampling)",
+    resample_flat_groups: int = option(
+        0, "times per step that groups without variance are replaced by other questions (dynamic sampling)", ge=0, le=8
     )
 
     @property
     def is_shifted(self) -> bool:
         """Whether training samples otherwise than the trainer computes: cut, or moved by penalties."""
-        return self.top_p < 1 or self.top_k > 0 or self.has_penalties
-
-    @property
-    def has_penalties(self) -> bool:
-        """Whether training lowers what was said before."""
-        return bool(self.presence_penalty or self.frequency_penalty)
+        return self.top_p < 1 or self.top_k > 0 or bool(self.presence_penalty or self.frequency_penalty)
 
     @property
     def row_response_tokens(self) -> int:

@@ -2,25 +2,62 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from sql_agent.config.agent import AgentConfig
 from sql_agent.config.agents import check_agent_tree, unknown_agent
 from sql_agent.config.data import DataConfig
-from sql_agent.config.database import DatabaseConfig
+from sql_agent.config.database import DatabaseConfig, PythonConfig
 from sql_agent.config.health import HealthConfig
-from sql_agent.config.model import ModelConfig
-from sql_agent.config.node import Node
+from sql_agent.config.losses import Advantage
+from sql_agent.config.node import Node, option
 from sql_agent.config.optim import OptimConfig
-from sql_agent.config.python import PythonConfig
 from sql_agent.config.reward import RewardConfig
 from sql_agent.config.rollout import RolloutConfig
-from sql_agent.config.serve import ServeConfig
-from sql_agent.config.trainer import LocalConfig, LoggingConfig, StoreConfig, TrainerConfig
+from sql_agent.config.trainer import LocalConfig, LoggingConfig, ModelConfig, ServeConfig, StoreConfig, TrainerConfig
 from sql_agent.config.tune import DpoConfig, SftConfig
+
+PENALISED = (
+    "what they sample is by intention not the policy that is trained, and nothing else weighs that; for better answers "
+    "alone set them in rollout.validation and rollout.evaluation"
+)
+WEIGHED = "truncated or masked"
+IN_GROUPS = " or ".join(name for name in get_args(Advantage) if name != "reinforce++")
+# A key that is set, another one that it depends on, the values which that may have, and why.
+NEEDS = (
+    ("optim.importance_correction", "rollout.sampler_logprobs", "true", "it reads what vLLM says of its tokens"),
+    ("optim.credit", "optim.advantage", IN_GROUPS, "it compares within a group"),
+    ("optim.credit", "rollout.level", "transition", "turns get advantages, and so rows, of their own"),
+    ("optim.credit", "agent.match", "empty", "turns are numbered by the calls that are trained"),
+    ("optim.turn_shaping", "rollout.level", "transition", "turns get advantages, and so rows, of their own"),
+    ("optim.turn_shaping", "agent.match", "empty", "turns are numbered by the calls that are trained"),
+    ("rollout.presence_penalty", "optim.importance_correction", WEIGHED, PENALISED),
+    ("rollout.frequency_penalty", "optim.importance_correction", WEIGHED, PENALISED),
+    ("rollout.calls_per_engine", "rollout.proxy", "gateway", "the limit is the gateway's"),
+    ("rollout.gateways", "rollout.proxy", "gateway", "there is one LiteLLM"),
+    ("rollout.resample_flat_groups", "optim.advantage", IN_GROUPS, "beside the whole step an even group teaches too"),
+    ("rollout.async_groups", "rollout.proxy", "gateway", "it tells the weights of each call"),
+    ("rollout.async_groups", "rollout.resample_flat_groups", "0", "steps do not wait for groups"),
+    ("rollout.async_groups", "data.curriculum.on", "false", "questions are drawn before rewards are known"),
+    ("rollout.async_groups", "optim.importance_correction", WEIGHED, "older weights sampled than are trained"),
+    ("data.from_store", "data.train_files", "[]", "stored rollouts are the data"),
+    ("data.from_store", "data.curriculum.on", "false", "what was not solved cannot be asked again"),
+    ("data.from_store", "rollout.resample_flat_groups", "0", "nothing is sampled"),
+    ("data.from_store", "rollout.async_groups", "0", "nothing is sampled"),
+    ("data.from_store", "optim.teacher", "empty", "a teacher corrects what the policy itself would say"),
+    ("data.from_store", "optim.importance_correction", WEIGHED, "other weights sampled than are trained"),
+    ("data.from_store", "sft.dataset", "empty", "stored rollouts are the data"),
+    ("data.from_store", "dpo.dataset", "empty", "stored rollouts are the data"),
+)
+
+
+def _text(value: Any) -> str:
+    """A value as NEEDS has it."""
+    return "empty" if value == "" else str(value).lower()
 
 
 class AgentTree(Node):
@@ -30,9 +67,9 @@ class AgentTree(Node):
     """
 
     agent: AgentConfig = AgentConfig()
-    agents: dict[str, dict[str, Any]] = Field(
-        default={},
-        description="[further agents](15-training.md#several-tasks-in-one-run) by a name of your own, which rows of "
+    agents: dict[str, dict[str, Any]] = option(
+        {},
+        "[further agents](15-training.md#several-tasks-in-one-run) by a name of your own, which rows of "
         "data say in the column `agent`: what each changes of `agent`, `reward`, `database` and `python`",
     )
     database: DatabaseConfig = DatabaseConfig()
@@ -49,10 +86,8 @@ class AgentTree(Node):
 class TrainConfig(AgentTree):
     """The whole run."""
 
-    recipe: str = Field(default="", description="name of the recipe this configuration started from")
-    method: Literal["grpo", "sft", "dpo"] = Field(
-        default="grpo", description="whose configuration this is: `agentgrpo train`, sft or dpo"
-    )
+    recipe: str = option("", "name of the recipe this configuration started from")
+    method: Literal["grpo", "sft", "dpo"] = option("grpo", "whose configuration this is: `agentgrpo train`, sft or dpo")
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
     optim: OptimConfig = OptimConfig()
@@ -64,9 +99,7 @@ class TrainConfig(AgentTree):
     store: StoreConfig = StoreConfig()
     serve: ServeConfig = ServeConfig()
     logging: LoggingConfig = LoggingConfig()
-    verl: dict[str, Any] = Field(
-        default={}, description="keys of verl itself, passed on to it: [see below](#verls-own-keys)"
-    )
+    verl: dict[str, Any] = option({}, "keys of verl itself, passed on to it: [see below](#verls-own-keys)")
 
     @property
     def is_tiny(self) -> bool:
@@ -92,18 +125,14 @@ class TrainConfig(AgentTree):
     @property
     def trained_adapter(self) -> str:
         """The adapter that is trained on as it is; "" for all weights, a new adapter, and one that is merged."""
-        return "" if self.merges_adapter else self.model.lora_adapter_path
+        return "" if self.merged_adapter else self.model.lora_adapter_path
 
     @property
     def merged_adapter(self) -> Path | None:
-        """The adapter that goes into the start model."""
-        return Path(self.model.lora_adapter_path).expanduser().resolve() if self.merges_adapter else None
-
-    @property
-    def merges_adapter(self) -> bool:
-        """Whether the adapter to continue from goes into the start model, with which KL and preferences compare."""
+        """The adapter to continue from where it goes into the start model, with which KL and preferences compare."""
         compares = self.method == "dpo" or (self.method == "grpo" and self.optim.kl_coef > 0)
-        return bool(self.model.lora_adapter_path) and compares
+        path = self.model.lora_adapter_path
+        return Path(path).expanduser().resolve() if path and compares else None
 
     @model_validator(mode="after")
     def _agents_fit(self) -> TrainConfig:
@@ -118,97 +147,43 @@ class TrainConfig(AgentTree):
         return self
 
     @model_validator(mode="after")
-    def _sampling_fits(self) -> TrainConfig:
-        """What the sampler tells, what stopping early needs, and the keys of the gateway."""
-        rollout = self.rollout
-        if self.optim.importance_correction != "off" and not rollout.sampler_logprobs:
-            raise ValueError(
-                f"optim.importance_correction = {self.optim.importance_correction} needs what vLLM says of its tokens: "
-                "set rollout.sampler_logprobs = true"
-            )
-        trainer = self.trainer
+    def _keys_go_together(self) -> TrainConfig:
+        """What NEEDS says. Learning from files reads none of the keys of rollouts, and GRPO none of theirs."""
+        ours = {self.method} if self.method in ("sft", "dpo") else set(TrainConfig.model_fields) - {"sft", "dpo"}
+        for key, other, values, why in NEEDS:
+            section, _, name = key.partition(".")
+            value, default = self._value(key), getattr(TrainConfig.model_fields[section].default, name)
+            is_read = value != default and other.partition(".")[0] in ours
+            if is_read and _text(self._value(other)) not in values.split(" or "):
+                raise ValueError(f"{key} = {value} needs {other} = {values}: {why}. Set that, or leave {key} out")
+        return self
+
+    def _value(self, key: str) -> Any:
+        return functools.reduce(getattr, key.split("."), self)
+
+    @model_validator(mode="after")
+    def _machines_and_validations_fit(self) -> TrainConfig:
+        """What several machines, stopping early and a teacher elsewhere need."""
+        rollout, trainer = self.rollout, self.trainer
         if trainer.early_stop and min(trainer.save_every, trainer.validate_every) <= 0:
             raise ValueError(
                 f"trainer.early_stop = {trainer.early_stop} needs validations and checkpoints: set "
                 "trainer.validate_every and trainer.save_every above 0"
             )
-        if rollout.calls_per_engine and rollout.proxy != "gateway":
+        if rollout.gateways != "one" and trainer.n_nodes == 1:
             raise ValueError(
-                f"rollout.calls_per_engine = {rollout.calls_per_engine} is the gateway's, and rollout.proxy = "
-                f"{rollout.proxy} has no such limit: leave it out, or set rollout.proxy = gateway"
+                f"rollout.gateways = {rollout.gateways} needs several machines (trainer.n_nodes); leave it at one"
             )
-        if rollout.gateways != "one" and (rollout.proxy != "gateway" or trainer.n_nodes == 1):
-            raise ValueError(
-                f"rollout.proxy = {rollout.proxy}, trainer.n_nodes = {trainer.n_nodes}: rollout.gateways = "
-                f"{rollout.gateways} needs rollout.proxy = gateway and several machines; leave it at one"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _async_groups_fit(self) -> TrainConfig:
-        """What rollouts that outlive their step need."""
-        rollout = self.rollout
-        if rollout.async_groups:
-            for key, wrong, remedy in (
-                ("rollout.proxy", rollout.proxy != "gateway", "gateway, which tells the weights of each call"),
-                ("rollout.resample_flat_groups", rollout.resample_flat_groups > 0, "0: steps do not wait for groups"),
-                ("data.curriculum.on", self.data.curriculum.on, "false: questions are drawn before rewards are known"),
-                (
-                    "optim.importance_correction",
-                    self.optim.importance_correction == "off",
-                    "truncated or masked: older weights sampled than are trained",
-                ),
-            ):
-                if wrong:
-                    raise ValueError(
-                        f"rollout.async_groups = {rollout.async_groups} needs {key} = {remedy}. Set that, or "
-                        "async_groups = 0"
-                    )
-        elif rollout.max_staleness != RolloutConfig().max_staleness:
-            raise ValueError(
-                f"rollout.max_staleness = {rollout.max_staleness} has nothing to bound, because rollout.async_groups "
-                "is 0: set that above 0, or leave max_staleness out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _advantages_fit(self) -> TrainConfig:
-        """What a way of computing advantages needs of the rollouts."""
-        rollout = self.rollout
-        if rollout.has_penalties and self.optim.importance_correction == "off":
-            raise ValueError(
-                f"rollout.presence_penalty = {rollout.presence_penalty:g} and rollout.frequency_penalty = "
-                f"{rollout.frequency_penalty:g} need optim.importance_correction = truncated: what they sample is by "
-                "intention not the policy that is trained, and nothing else weighs the difference. For better answers "
-                "alone set them in rollout.validation and rollout.evaluation"
-            )
-        if self.optim.advantage == "reinforce++" and rollout.resample_flat_groups:
-            raise ValueError(
-                f"rollout.resample_flat_groups = {rollout.resample_flat_groups} must be 0 with optim.advantage = "
-                "reinforce++: it compares with the whole step, so a group whose rewards are equal teaches too. Set it "
-                "to 0, or take optim.advantage = group"
-            )
-        by_turn = {"optim.credit": self.optim.credit != "rollout", "optim.turn_shaping": self.optim.turn_shaping > 0}
-        for key, is_set in by_turn.items():
-            if is_set and rollout.level != "transition":
-                raise ValueError(
-                    f"{key} gives turns of a rollout advantages of their own, and with rollout.level = "
-                    f"{rollout.level} they share a row: set rollout.level = transition, or leave {key} out"
-                )
-            if is_set and self.agent.match:
-                raise ValueError(
-                    f"{key} numbers turns by the calls that are trained, and agent.match leaves some out: leave one of "
-                    "the two out"
-                )
         if self.optim.teacher.startswith("http") and rollout.temperature != 1:
             raise ValueError(
                 f"optim.teacher = {self.optim.teacher} tells log-probabilities at temperature 1, and "
                 f"rollout.temperature = {rollout.temperature:g}: set that to 1"
             )
-        if self.optim.credit == "phases" and self.optim.advantage == "reinforce++":
+        packs = trainer.device != "cpu" and self.model.attention == "flash_attention_2"
+        if trainer.sequence_parallel > 1 and not packs:
             raise ValueError(
-                "optim.credit = phases compares within a group, and optim.advantage = reinforce++ with the whole step: "
-                "take optim.advantage = group, or leave optim.credit out"
+                f"trainer.sequence_parallel = {trainer.sequence_parallel} needs a GPU and model.attention = "
+                "flash_attention_2, which takes rows without padding: set that, or leave it at 1"
             )
         return self
 
@@ -235,33 +210,6 @@ class TrainConfig(AgentTree):
         return self
 
     @model_validator(mode="after")
-    def _stored_rollouts_fit(self) -> TrainConfig:
-        """What needs rollouts of the moment, or other data."""
-        optim, rollout, data = self.optim, self.rollout, self.data
-        if not data.from_store:
-            return self
-        if self.method in ("sft", "dpo"):
-            dataset = f"{self.method}.dataset"
-            rules = [(dataset, self.tune.dataset, "empty: stored rollouts are the data")]
-        else:
-            rules = [
-                ("data.train_files", data.train_files, "[]: stored rollouts are the data"),
-                ("data.curriculum.on", data.curriculum.on, "false: what was not solved cannot be asked again"),
-                ("rollout.resample_flat_groups", rollout.resample_flat_groups, "0: nothing is sampled"),
-                ("rollout.async_groups", rollout.async_groups, "0: nothing is sampled"),
-                ("optim.teacher", optim.teacher, "empty: a teacher corrects what the policy itself would say"),
-                (
-                    "optim.importance_correction",
-                    optim.importance_correction == "off",
-                    "truncated or masked: other weights sampled than are trained",
-                ),
-            ]
-        for key, wrong, remedy in rules:
-            if wrong:
-                raise ValueError(f"data.from_store = {data.from_store} needs {key} = {remedy}. Set that")
-        return self
-
-    @model_validator(mode="after")
     def _batches_divide(self) -> TrainConfig:
         """verl asserts these in a worker, minutes later."""
         optim, rows = self.optim, self.optim.mini_batch_questions * self.rollout.group_size
@@ -277,12 +225,6 @@ class TrainConfig(AgentTree):
             )
         if self.trainer.device == "cpu" and self.trainer.offload == "always":
             raise ValueError('trainer.offload = "always" needs a GPU: on a CPU there is no second memory; leave it out')
-        packs = self.trainer.device != "cpu" and self.model.attention == "flash_attention_2"
-        if self.trainer.sequence_parallel > 1 and not packs:
-            raise ValueError(
-                f"trainer.sequence_parallel = {self.trainer.sequence_parallel} needs a GPU and model.attention = "
-                "flash_attention_2, which takes rows without padding: set that, or leave it at 1"
-            )
         if rows % (optim.micro_batch_rows * self.trainer.n_ranks):
             raise ValueError(
                 f"optim.mini_batch_questions x rollout.group_size = {rows} must be a multiple of "

@@ -4,53 +4,44 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from sql_agent.config.node import Node
+from sql_agent.config.node import Node, option
 
 
 class TuneConfig(Node):
     """What `agentgrpo sft` and `agentgrpo dpo` share."""
 
-    dataset: str = Field(
-        default="",
-        description="a file (.jsonl, .parquet), a run or evaluation folder, or a hub name; empty: `data.train_file`",
-    )
-    output_dir: str = Field(default="", description="new folder for the finished model, merged; empty: none")
-    max_samples: int = Field(default=0, ge=0, description="use the first so many conversations or pairs; 0: all")
-    epochs: int = Field(default=3, ge=1, description="passes over the data")
-    max_steps: int = Field(default=0, ge=0, description="stop after this many steps; 0: as many as the epochs have")
-    batch_size: int = Field(default=1, ge=1, description="rows (pairs) per forward pass")
-    gradient_accumulation_steps: int = Field(default=4, ge=1, description="forward passes per optimizer step")
-    lr: float = Field(default=5e-5, gt=0, description="AdamW learning rate")
-    lr_schedule: Literal["constant", "linear", "cosine"] = Field(
-        default="linear", description="constant, or falling to 0 over the run's steps"
-    )
-    warmup_share: float = Field(default=0.0, ge=0, lt=1, description="share of the steps in which the rate rises")
-    weight_decay: float = Field(default=0.0, ge=0, description="AdamW weight decay")
-    grad_clip: float = Field(default=1.0, gt=0, description="gradient norm limit")
-    max_tokens: int = Field(default=2048, ge=2, description="longer rows are left out and counted, never cut")
+    dataset: str = option("", "a file (.jsonl, .parquet), run or evaluation folder, hub name; empty: `data.train_file`")
+    output_dir: str = option("", "new folder for the finished model, merged; empty: none")
+    max_samples: int = option(0, "use the first so many conversations or pairs; 0: all", ge=0)
+    epochs: int = option(3, "passes over the data", ge=1)
+    max_steps: int = option(0, "stop after this many steps; 0: as many as the epochs have", ge=0)
+    batch_size: int = option(1, "rows (pairs) per forward pass", ge=1)
+    gradient_accumulation_steps: int = option(4, "forward passes per optimizer step", ge=1)
+    lr: float = option(5e-5, "AdamW learning rate", gt=0)
+    lr_schedule: Literal["constant", "linear", "cosine"] = option("linear", "constant, or falling to 0 over the run")
+    warmup_share: float = option(0.0, "share of the steps in which the rate rises", ge=0, lt=1)
+    weight_decay: float = option(0.0, "AdamW weight decay", ge=0)
+    grad_clip: float = option(1.0, "gradient norm limit", gt=0)
+    max_tokens: int = option(2048, "longer rows are left out and counted, never cut", ge=2)
 
 
 class SftConfig(TuneConfig):
     """Supervised fine-tuning with `agentgrpo sft`."""
 
-    min_reward: float = Field(default=0.8, description="of rollouts, those below this reward are not learned from")
-    best_of: int = Field(default=1, ge=0, description="of each question's rollouts, the best so many; 0: all")
+    min_reward: float = option(0.8, "of rollouts, those below this reward are not learned from")
+    best_of: int = option(1, "of each question's rollouts, the best so many; 0: all", ge=0)
 
 
 class DpoConfig(TuneConfig):
     """Learning from preferences with `agentgrpo dpo`."""
 
-    lr: float = Field(default=5e-6, gt=0, description="AdamW learning rate")
-    loss: Literal["dpo", "ipo", "kto"] = Field(
-        default="dpo", description="TRL's loss: dpo is its `sigmoid`; kto needs a `batch_size` of 2 or more"
-    )
-    beta: float = Field(default=0.1, gt=0, description="how strongly the policy is held to the start model")
-    margin: float = Field(
-        default=0.2, gt=0, description="of rollouts, those of one question make a pair from this difference of rewards"
-    )
-    pairs_per_question: int = Field(default=4, ge=1, description="pairs of one question, or group, at most")
+    lr: float = option(5e-6, "AdamW learning rate", gt=0)
+    loss: Literal["dpo", "ipo", "kto"] = option("dpo", "TRL's loss: dpo is its `sigmoid`; kto takes 2 pairs or more")
+    beta: float = option(0.1, "how strongly the policy is held to the start model", gt=0)
+    margin: float = option(0.2, "of rollouts, those of one question make a pair from this difference of rewards", gt=0)
+    pairs_per_question: int = option(4, "pairs of one question, or group, at most", ge=1)
 
     @model_validator(mode="after")
     def _kto_compares_rows(self) -> DpoConfig:

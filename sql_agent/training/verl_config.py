@@ -64,7 +64,7 @@ def own_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_
         # Of agl_plugin.trainer.
         "data": {"sampler": {"weights": [file.weight for file in config.data.train_files]}},
         "actor_rollout_ref": {
-            "model": _model(model, trainer, model_path=model_path, keeps_adapter=not config.merges_adapter),
+            "model": _model(model, trainer, model_path=model_path, keeps_adapter=config.merged_adapter is None),
             "rollout": _rollout(rollout, trainer, model_path=model_path, lora=model.lora_rank > 0),
             "actor": {**_actor(optim, total_steps=total_steps), "fsdp_config": {**fsdp, "optimizer_offload": offload}},
             "ref": {"fsdp_config": fsdp},

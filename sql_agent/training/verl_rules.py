@@ -37,7 +37,7 @@ NEEDS: dict[str, Callable[[TrainConfig, Mapping[str, Any]], bool]] = {
     COSINE: lambda config, _: config.optim.lr_schedule == "cosine",
     LORA: lambda config, _: config.model.lora_rank > 0,
     NEW_LORA: lambda config, _: (
-        config.model.lora_rank > 0 and (config.merges_adapter or not config.model.lora_adapter_path)
+        config.model.lora_rank > 0 and (config.merged_adapter is not None or not config.model.lora_adapter_path)
     ),
     FSDP2: lambda config, verl: config.trainer.device != "cpu" and verl.get(f"{ACTOR}strategy") == "fsdp2",
 }

@@ -193,8 +193,8 @@ def test_why_torch_sees_no_gpu(
 def test_a_taken_port_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        assert "in use" in check.port_row(port).note
-    assert "free" in check.port_row(port).note
+        assert "in use" in check.check_port(check.Machine(), port)[0].note
+    assert "free" in check.check_port(check.Machine(), port)[0].note
 
 
 def test_a_failing_check_is_a_row() -> None:

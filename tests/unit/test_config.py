@@ -146,7 +146,7 @@ def test_greedy_training_is_refused_with_the_remedy() -> None:
 
 def test_what_shifts_the_sampler_in_training_needs_the_correction() -> None:
     shifted = {"rollout": {"presence_penalty": 0.5}}
-    with pytest.raises(UserError, match=r"presence_penalty = 0\.5 and .* need optim.importance_correction = truncated"):
+    with pytest.raises(UserError, match=r"presence_penalty = 0\.5 needs optim.importance_correction = truncated"):
         build_config(shifted)
     assert build_config(shifted, {"optim": {"importance_correction": "truncated"}}).rollout.is_shifted
     assert not build_config({"rollout": {"validation": {"presence_penalty": 0.5}, "stop": ["x"]}}).rollout.is_shifted
@@ -249,7 +249,7 @@ def test_paths_are_looked_up_where_the_user_stands_first(tmp_path: Path, monkeyp
 
 def test_the_correction_needs_what_it_corrects_with() -> None:
     tree = {"optim": {"importance_correction": "truncated"}, "rollout": {"sampler_logprobs": False}}
-    with pytest.raises(UserError, match=r"importance_correction = truncated needs .* rollout.sampler_logprobs = true"):
+    with pytest.raises(UserError, match=r"importance_correction = truncated needs rollout.sampler_logprobs = true"):
         build_config(tree)
 
 

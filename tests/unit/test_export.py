@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from foundation.errors import UserError
-from sql_agent.commands.export import Precision, export_checkpoint, probe
+from sql_agent.commands.export import export_checkpoint, probe
 from sql_agent.tiny_policy.tokenizer import train_tokenizer
 from tests.fsdp_shards import policy, write_two_ranks
 from tests.typed import app_of
@@ -101,7 +101,7 @@ def test_the_exported_template_renders_as_in_training(run: Path, tmp_path: Path)
 
 def test_another_precision_is_rounded_and_says_by_how_much(run: Path, tmp_path: Path) -> None:
     write_shards(actor_of(run), [policy(VOCABULARY).state_dict()])
-    export = export_checkpoint(run, tmp_path / "out", dtype=Precision.bfloat16)
+    export = export_checkpoint(run, tmp_path / "out", dtype="bfloat16")
     loaded = AutoModelForCausalLM.from_pretrained(export.folder, dtype="auto")
     assert loaded.dtype == torch.bfloat16 and 0 < export.gap < 0.1
 

@@ -9,7 +9,7 @@ import pytest
 from foundation.background import LoopThread
 from foundation.errors import UserError
 from sql_agent.agent.mcp_session import McpSession
-from sql_agent.config.mcp import McpConfig
+from sql_agent.config.agent import McpConfig
 
 
 def test_a_server_that_takes_too_long_is_told_as_that() -> None:

@@ -648,8 +648,8 @@ def test_a_duckdb_file_that_goes_away_is_a_fault(tmp_path: Path) -> None:
         ({"url": "mysql://reader@host/shop?password=secret"}, "DATABASE_PASSWORD"),
         ({"url": "oracle://host/shop"}, "oracle is none of duckdb://, postgresql://, mysql://, mariadb://"),
         ({"url": "duckdb://host/shop"}, "duckdb:///FILE"),
-        ({"url": "duckdb:///a.duckdb", "path": "a.db"}, "two databases"),
-        ({"url": "duckdb:///a.duckdb", "folder": "dbs"}, "two places"),
+        ({"url": "duckdb:///a.duckdb", "path": "a.db"}, "database.path = 'a.db' stands beside database.url"),
+        ({"url": "duckdb:///a.duckdb", "folder": "dbs"}, "database.folder = 'dbs' stands beside database.url"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused(tree: dict[str, str], says: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import shutil
 from collections.abc import Sequence
@@ -46,19 +47,13 @@ def create_rl_dataset(max_samples: int | None = None, split: str = "train", mode
     return load_dataset(GSM8K, format="rl", split=split, max_samples=max_samples, model=model_name)
 
 
-def create_accuracy_reward() -> RewardFunction:
-    """1 for the right final answer."""
-    return create_reward("accuracy")
+def _on(kind: str, base: RewardFunction | None = None, **parameters: Any) -> RewardFunction:
+    return create_reward(kind, **({"base": base} if base else {}), **parameters)
 
 
-def create_length_penalty_reward(base: RewardFunction | None = None, **parameters: Any) -> RewardFunction:
-    """The base's reward, less for long texts."""
-    return create_reward("length_penalty", **({"base": base} if base else {}), **parameters)
-
-
-def create_step_reward(base: RewardFunction | None = None, **parameters: Any) -> RewardFunction:
-    """The base's reward, of which a part is paid for steps that are shown."""
-    return create_reward("step", **({"base": base} if base else {}), **parameters)
+create_accuracy_reward = functools.partial(create_reward, "accuracy")
+create_length_penalty_reward = functools.partial(_on, "length_penalty")
+create_step_reward = functools.partial(_on, "step")
 
 
 class MathRewardFunction(Accuracy):
