@@ -61,7 +61,6 @@ def play_all(
             if mine := [trial for trial in todo if trial.model == name]:
                 with EpisodeRunner(target.config) as runner, running(target, tell=meter.describe) as server:
                     meter.describe(f"{name} ({label(target)})")
-                    meter.start()
                     llm = replace(server.llm, logprobs=bool(evaluation.asked.get("vote")))
                     setting = Setting(llm, runner, scoring)
                     try:
