@@ -6,12 +6,12 @@ Guarantees: trials that a fault ended count neither way; a question with fewer t
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from foundation.grouping import grouped
+from sql_agent.evaluation.stats import best_of
 from sql_agent.records import TrialRecord
 
 LEAST_DIFFERENCE = 1e-6
@@ -26,8 +26,7 @@ class Difficulty:
 
     def pass_at(self, k: int) -> float:
         """The chance that at least one of k samples passes: unbiased, for k up to the number of samples."""
-        n = len(self.rewards)
-        return 1 - math.comb(n - self.passed, k) / math.comb(n, k)
+        return best_of([place < self.passed for place in range(len(self.rewards))], k)
 
 
 def measure(records: Iterable[TrialRecord], *, threshold: float) -> dict[str, Difficulty]:

@@ -139,11 +139,8 @@ def to_row(question: Question) -> dict[str, str]:
 
 def fingerprint(path: str | Path) -> str:
     """The first 16 hex digits of the file's SHA-256. Raises UserError when there is no such file."""
-    digest = hashlib.sha256()
     with existing_file(path).open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()[:16]
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
 
 
 def _read_jsonl(path: Path) -> list[tuple[int, Any]]:
