@@ -35,9 +35,6 @@ CONTRACTED = (
     (re.compile(r"'ve to\b"), " have to"),
     (re.compile(r"'(?:s|re|m|ve|ll|d|em)\b|(?<=s)'(?=\s)"), ""),
     (re.compile(r"\b(what|that|where|who|how|when|there|it)s\b"), r"\1"),
-    (re.compile(r"\bwanna\b"), " "),
-    (re.compile(r"\bgonna\b"), "going to"),
-    (re.compile(r"\bw/o(?:ut)?\b"), "without"),
     (re.compile(r"\bwhat (?=(?:do|does|did|will|would|it)\b.*\b(?:cost|amount to|earn|weigh)s?\b)"), "how much "),
     (re.compile(r"\bwhat (?:(?:is|are|was|were) )?the (?:price|cost)s? (?:of|for)\b"), "how much is"),
     (re.compile(r"\bw/|&"), " and "),
@@ -45,26 +42,13 @@ CONTRACTED = (
     (re.compile(r"(?<=[a-z])/(?=(?:h|hr|hour|s|sec|min|day|wk|week|month|yr|year)\b)"), " per "),
     (re.compile(r"(?<![\w)\]/-])(?<!\d )[-−](?=\d)|零下|负(?=[\d一二三四五六七八九十])"), " minus "),
     (re.compile(r"\bdr\b\.?"), "doctor"),
-    (re.compile(r"\bgotta\b"), "must"),
     (re.compile(r"\b(?:per ?cent|pct)\b|(?<=\d) ?%"), "%"),
     (re.compile(r"\bd'(?=(?:i|you|we|they|he|she|it)\b)"), "do "),
-    (re.compile(r"\bb4\b"), "before"),
-    (re.compile(r"\bnite\b"), "night"),
-    (re.compile(r"\b2day\b"), "today"),
-    (re.compile(r"\b(?:tmrw|tmr|2moro)\b"), "tomorrow"),
-    (re.compile(r"\bppl\b"), "people"),
-    (re.compile(r"\bcuz\b|\bbc\b|\b'?cause\b(?= (?:i|it|he|she|we|they|of)\b)"), "because"),
-    (re.compile(r"\b(?:nobody|no one|none)\b"), "not"),
+    (re.compile(r"\b'?cause\b(?= (?:i|it|he|she|we|they|of)\b)"), "because"),
     (re.compile(r"(?<![分区性特个类级差辨告离鉴])别(?![的人名处嘌])"), "不要"),
     (re.compile(r"十分(?=感|谢)"), ""),
-    (re.compile(r"甭"), "不用"),
     (re.compile(r"个+(?=小时(?!候)|钟头|星期|礼拜|h\b|hr)"), ""),
-    (re.compile(r"咋样"), "怎么样"),
-    (re.compile(r"咋"), "怎么"),
-    (re.compile(r"啥"), "什么"),
     (re.compile(r"禁用(?![情况人])|禁止使用|忌用"), "不能用"),
-    (re.compile(r"仨"), "三个"),
-    (re.compile(r"俩"), "两个"),
     (re.compile(r"(没|不)(?:曾|有)"), r"\1"),
     # A verb beside its denial asks and denies nothing.
     (re.compile(r"有没(?!有)|有没有|有无"), "有"),
@@ -98,6 +82,8 @@ MARKS = frozenset(" ".join(SECTIONS["clause-mark"]).split())
 COURTEOUS_ZH = re.compile(f"[{SECTIONS['clause-zh'][0]}]+")
 POLITE_ZH, ASKING_ZH = "|".join(SECTIONS["polite-zh"]), "|".join(SECTIONS["asking-zh"])
 OF_ASKING = re.compile("|".join(SECTIONS["of-asking"]))  # what only a courtesy at the edge of many questions speaks of
+IN_FULL = {short: full.strip() for short, full in (line.split(" =") for line in SECTIONS["short"])}
+SHORT = re.compile("|".join(rf"\b{text}\b" if text.isascii() else text for text in IN_FULL))
 DENIALS = frozenset(["not", "no", "never", "without", "neither", "nor", "不", "没", "无", "勿", "未", "非"])
 DENIED = "not"
 
@@ -153,7 +139,7 @@ class Wording:
 @functools.lru_cache(maxsize=65536)
 def wording(text: str) -> Wording:
     """The wording of one question."""
-    spoken = ACCENT.sub("", normalize("NFD", text.lower()))
+    spoken = SHORT.sub(lambda short: IN_FULL[short[0]], ACCENT.sub("", normalize("NFD", text.lower())))
     for pattern, plain in CONTRACTED:
         spoken = pattern.sub(plain, spoken)
     written = () if spoken.isascii() else tuple(TOKEN.findall(re.sub(POLITE_ZH, " ", _without_courtesy(spoken))))
