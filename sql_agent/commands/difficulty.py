@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +14,13 @@ import typer
 from foundation.errors import UserError
 from foundation.files import whole_lines, write_lines
 from sql_agent.config import COMMAND
-from sql_agent.curation.difficulty import histogram, measure, why_dropped
 from sql_agent.curation.rows import check_out, read_rows, write_dropped, write_rows
 from sql_agent.evaluation.folder import PLAN, TRIALS, read_plan
+from sql_agent.evaluation.measures import samples_of
+from sql_agent.evaluation.stats import best_of
 from sql_agent.records import TrialRecord
+
+LEAST_DIFFERENCE = 1e-6
 
 
 def difficulty(
@@ -42,31 +48,54 @@ def difficulty(
     records = map(TrialRecord.model_validate_json, whole_lines(folder / TRIALS))
     difficulties = measure({record.key: record for record in records}.values(), threshold=threshold)
     complete = [
-        row for row in rows if row.question.id in difficulties and len(difficulties[row.question.id].rewards) == samples
+        (row, found) for row in rows if (found := difficulties.get(row.question.id)) and len(found.rewards) == samples
     ]
-    whys = {row.number: why_dropped(difficulties[row.question.id]) for row in complete}
-    write_rows(out, (row for row in complete if not whys[row.number]))
-    file = write_dropped(out, ((row, whys[row.number]) for row in complete if whys[row.number]))
+    dropped = [(row, why) for row, found in complete if (why := found.why_dropped())]
+    write_rows(out, (row for row, found in complete if not found.why_dropped()))
+    file = write_dropped(out, dropped)
     lines = [
         {
             "id": row.question.id,
-            "pass@1": measured.pass_at(1),
-            f"pass@{samples}": measured.pass_at(samples),
-            "rewards": measured.rewards,
+            "pass@1": best_of(found.passed, 1),
+            f"pass@{samples}": best_of(found.passed, samples),
+            "rewards": found.rewards,
         }
-        for row in complete
-        for measured in [difficulties[row.question.id]]
+        for row, found in complete
     ]
     write_lines(out.with_name(f"{out.stem}.pass.jsonl"), lines)
-    n_dropped = sum(map(bool, whys.values()))
-    print(f"kept {len(complete) - n_dropped} of {len(rows)}: {out}\ndropped {n_dropped}: {file}")
-    for passed, n in histogram([difficulties[row.question.id] for row in complete]).items():
-        print(f"  {passed} passed: {n} questions")
+    print(f"kept {len(complete) - len(dropped)} of {len(rows)}: {out}\ndropped {len(dropped)}: {file}")
+    for n_passed, n in sorted(Counter(sum(found.passed) for _, found in complete).items()):
+        print(f"  {n_passed} of {samples} passed: {n} questions")
     if len(complete) < len(rows):
         typer.echo(
             f"error: {len(rows) - len(complete)} questions are not measured; give the same command again", err=True
         )
     return int(len(complete) < len(rows))
+
+
+@dataclass(frozen=True)
+class Difficulty:
+    """The rewards of a question's samples, and whether each passed: its answer score reached the threshold."""
+
+    rewards: list[float]
+    passed: list[bool]
+
+    def why_dropped(self) -> str:
+        """Why the question is not worth training on, or "": GRPO learns from differences within a group."""
+        if max(self.rewards) - min(self.rewards) > LEAST_DIFFERENCE:
+            return ""
+        return f"all {len(self.rewards)} samples earned {self.rewards[0]:.3g} ({sum(self.passed)} passed)"
+
+
+def measure(records: Iterable[TrialRecord], *, threshold: float) -> dict[str, Difficulty]:
+    """Question id -> difficulty, for questions with two scored samples or more; a trial that a fault ended is none."""
+    sampled = [record for record in records if record.decoding == "sampled"]
+    scores = samples_of(sampled, "answer score")
+    return {
+        question: Difficulty(rewards, [score >= threshold for score in scores[question]])
+        for question, rewards in samples_of(sampled, "reward").items()
+        if len(rewards) > 1
+    }
 
 
 def play(

@@ -26,8 +26,8 @@ from rapidfuzz import fuzz, process
 
 from foundation.errors import UserError
 from foundation.files import BadLine, atomic_path, decode_line, numbered_lines
-from sql_agent.config.data import QUESTION_FILES
-from sql_agent.config.paths import existing_file
+from sql_agent.config.data import QUESTION_FILES, FileConfig
+from sql_agent.config.paths import data_path, existing_file
 from sql_agent.records import Question
 
 logger = logging.getLogger(__name__)
@@ -70,6 +70,32 @@ def load_questions(path: str | Path) -> list[Question]:
         more = f"\n  and {len(parsed.bad) - SHOWN_ROWS} more" if len(parsed.bad) > SHOWN_ROWS else ""
         raise UserError(f"{path}: bad rows ({len(parsed.bad)}); mend or remove them:\n{shown}{more}")
     return [question for _, question in parsed.rows]
+
+
+def load_files(files: Sequence[FileConfig]) -> list[list[Question]]:
+    """The questions of each file. An id that an earlier file has gets its file's number: `q7@2`. Raises UserError."""
+    ids: set[str] = set()
+    parts: list[list[Question]] = []
+    for number, entry in enumerate(files):
+        rows: list[Question] = []
+        for question in load_questions(data_path(entry.file)):
+            name = f"{question.id}@{number + 1}" if question.id in ids else question.id
+            keys = {"id": name, "agent": question.agent or entry.agent, "file": number}
+            rows.append(question.model_copy(update=keys))
+        ids |= {question.id for question in rows}
+        parts.append(rows)
+    return parts
+
+
+def facts_of(files: Sequence[FileConfig], questions: Sequence[Question]) -> dict[str, Any]:
+    """What a summary says of the data: number and fingerprint; of several files, those of each."""
+    each = [
+        {**entry.model_dump(), "fingerprint": fingerprint(data_path(entry.file)), "questions": n}
+        for number, entry in enumerate(files)
+        for n in [sum(question.file == number for question in questions)]
+    ]
+    whole = {"fingerprint": " ".join(entry["fingerprint"] for entry in each), "questions": len(questions)}
+    return {**whole, "files": each} if len(each) > 1 else whole
 
 
 def parse_file(path: str | Path) -> Parsed:

@@ -21,8 +21,7 @@ from sql_agent.config.commands import EVALUATE
 from sql_agent.config.data import QUESTION_FILES
 from sql_agent.data.bundled import SPLITS as BUNDLED
 from sql_agent.data.bundled import ensure_bundled
-from sql_agent.data.dataset import fingerprint
-from sql_agent.data.files import load_files
+from sql_agent.data.dataset import fingerprint, load_files
 from sql_agent.evaluation.measures import by_agent, by_task, compare, compare_groups, summarize
 from sql_agent.evaluation.results import Counts, EvalReport
 from sql_agent.evaluation.targets import Target, label, look_at, settings_for
