@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from unicodedata import normalize
@@ -187,7 +187,7 @@ def groups() -> tuple[dict[tuple[str, ...], tuple[str, ...]], frozenset[str], fr
     kin: set[tuple[str, str]] = set()
     sections = _sections(WORDS)
     for named, line in [(True, line) for line in sections["names"]] + [(False, line) for line in sections["words"]]:
-        group = [tuple(map(_base, TOKEN.findall(normalise(phrase)))) for phrase in line.split(", ")]
+        group = list(map(_tokens, line.split(", ")))
         first = ("_".join(group[0]),) if named else group[0]
         if named:
             names.add(first[0])
@@ -202,13 +202,13 @@ def groups() -> tuple[dict[tuple[str, ...], tuple[str, ...]], frozenset[str], fr
 
 
 @functools.cache
-def _contrasts() -> dict[str, dict[int, int]]:
+def _contrasts() -> dict[tuple[str, ...], dict[int, int]]:
     """The lines of contrasts.txt that each phrase stands in, with its place there."""
-    lines: dict[str, dict[int, int]] = {}
+    lines: dict[tuple[str, ...], dict[int, int]] = {}
     for n, line in enumerate(CONTRASTS.read_text(encoding="utf-8").splitlines()):
         terms = [] if line.startswith("#") else line.split(", ")
         for at, phrase in ((at, phrase) for at, term in enumerate(terms) for phrase in term.split("/")):
-            lines.setdefault(" ".join(map(_base, TOKEN.findall(normalise(phrase)))), {})[n] = at
+            lines.setdefault(_tokens(phrase), {})[n] = at
     return lines
 
 
@@ -216,13 +216,9 @@ def _contrasts() -> dict[str, dict[int, int]]:
 def _contrasting(tokens: tuple[str, ...]) -> dict[int, set[int]]:
     """What of each line of contrasts.txt stands in a question, of several phrases the longest."""
     places: dict[int, set[int]] = {}
-    at = 0
-    while at < len(tokens):
-        phrases = (" ".join(tokens[at : at + n]) for n in range(min(LONGEST, len(tokens) - at), 0, -1))
-        phrase = next((phrase for phrase in phrases if phrase in _contrasts()), "")
+    for phrase in pieces(tokens, _contrasts().__contains__, longest=LONGEST):
         for line, place in _contrasts().get(phrase, {}).items():
             places.setdefault(line, set()).add(place)
-        at += phrase.count(" ") + 1
     return places
 
 
@@ -243,7 +239,7 @@ def _lines() -> dict[tuple[str, ...], set[int]]:
     contrasts = re.sub(", ", "\n", CONTRASTS.read_text(encoding="utf-8")).replace("/", ", ").splitlines()
     for n, line in enumerate(WORDS.read_text(encoding="utf-8").splitlines() + contrasts):
         for phrase in line.split(", "):
-            lines.setdefault(tuple(map(_base, TOKEN.findall(normalise(phrase)))), set()).add(n)
+            lines.setdefault(_tokens(phrase), set()).add(n)
     return lines
 
 
@@ -258,18 +254,27 @@ def _named(tokens: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
     phrases, names, _ = groups()
     words: list[str] = []
     written: dict[str, str] = {}
-    at = 0
-    while at < len(tokens):
-        n = next((n for n in range(min(LONGEST, len(tokens) - at), 0, -1) if tokens[at : at + n] in phrases), 0)
-        if n:
-            meaning = phrases[tokens[at : at + n]]
-        else:
-            meaning = () if tokens[at] in STOP else (tokens[at],)
+    for piece in pieces(tokens, phrases.__contains__, longest=LONGEST):
+        meaning = phrases.get(piece, () if piece[0] in STOP else piece)
         if meaning and meaning[0] in names:
-            written[meaning[0]] = "".join(tokens[at : at + n])
+            written[meaning[0]] = "".join(piece)
         words += meaning
-        at += n or 1
     return words, written
+
+
+def pieces[Text: (str, tuple[str, ...])](
+    text: Text, is_known: Callable[[Text], bool], *, longest: int
+) -> Iterator[Text]:
+    """The text in what is known, from the left and the longest first, and single characters or tokens between."""
+    at = 0
+    while at < len(text):
+        n = next((n for n in range(longest, 1, -1) if is_known(text[at : at + n])), 1)
+        yield text[at : at + n]
+        at += n
+
+
+def _tokens(phrase: str) -> tuple[str, ...]:
+    return tuple(map(_base, TOKEN.findall(normalise(phrase))))
 
 
 @functools.cache
