@@ -86,11 +86,8 @@ class Entry:
     values: dict[str, Any]
 
 
-def build_database(source: Path, out: Path) -> dict[str, int]:
-    """Write the database and return the number of rows per table.
-
-    Raises UserError listing every bad entry of the sources with its file.
-    """
+def build_database(source: Path, out: Path) -> None:
+    """Write the database. Raises UserError listing every bad entry of the sources with its file."""
     entries = load_sources(source)
     with atomic_path(out) as temp, closing(sqlite3.connect(temp)) as db:
         # No journal file beside the temporary one: a killed build leaves at most one stray file.
@@ -98,7 +95,6 @@ def build_database(source: Path, out: Path) -> dict[str, int]:
         for spec in TABLES:
             _fill(db, spec, entries[spec.table])
         db.commit()
-    return {table: len(rows) for table, rows in entries.items()}
 
 
 def load_sources(source: Path) -> dict[str, list[Entry]]:

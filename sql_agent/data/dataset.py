@@ -63,7 +63,6 @@ def load_questions(path: str | Path) -> list[Question]:
 
     Raises UserError when the file is missing, empty or broken, or when any row is bad; the text lists row numbers.
     """
-    path = existing_file(path)
     parsed = parse_file(path)
     if parsed.bad:
         shown = "\n".join(f"  row {bad.row}: {bad.reason}" for bad in parsed.bad[:SHOWN_ROWS])
@@ -271,7 +270,9 @@ def _parse_row(number: int, row: Any) -> Question | BadRow:
         return Question.model_validate(_normalise(row))
     except ValidationError as exc:
         errors = exc.errors(include_url=False)[:3]
-        return BadRow(number, "; ".join(f"{_where(e['loc'])} is {_brief(e['input'])}: {e['msg']}" for e in errors))
+        places = (".".join(map(str, error["loc"])) for error in errors)
+        told = (f"{at} is {_brief(e['input'])}: {e['msg']}" for at, e in zip(places, errors, strict=True))
+        return BadRow(number, "; ".join(told))
     except (ValueError, RecursionError) as exc:
         return BadRow(number, str(exc))
 
@@ -341,10 +342,6 @@ def _check_encodable(name: str, value: Any) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise ValueError(f"{name} holds a lone surrogate; write the text again as UTF-8") from None
-
-
-def _where(location: Sequence[int | str]) -> str:
-    return ".".join(map(str, location))
 
 
 def _brief(value: Any) -> str:
