@@ -20,7 +20,7 @@ from sql_agent.mining.schema import Column, Schema, Table
 from sql_agent.mining.state import PROMPT, SCHEMA, SHORT_PROMPT, Settled
 
 HERE = Path(__file__).resolve().parent  # of prompt_en.txt, prompt_zh.txt and readme.txt
-GPU_RECIPE = "qwen3_0_6b"
+GPU_RECIPE, CPU_RECIPE = "qwen3_0_6b", "spider_cpu"  # whose sizes are taken
 SHOWN_VALUES, MODEL_PROMPT_TOKENS = 3, 6144
 SLOWER = 5  # times, beside a training
 TOOL = {
@@ -34,26 +34,7 @@ TERMS = """terms = [
     {scorer = "judge", weight = 0.5, name = "answer"},
     {scorer = "sql_result", weight = 0.5, name = "query"},
 ]"""
-CPU: dict[str, dict[str, Any]] = {
-    "rollout": {
-        "group_size": 8,
-        "temperature": 1.0,
-        "max_prompt_tokens": 1024,
-        "max_response_tokens": 128,
-        "max_num_seqs": 96,
-        "runner_concurrency": 96,
-        "rollout_timeout_s": 600.0,
-    },
-    "optim": {
-        "lr": 1e-3,
-        "lr_schedule": "cosine",
-        "lr_final_share": 0.05,
-        "questions_per_step": 12,
-        "mini_batch_questions": 12,
-        "micro_batch_rows": 12,
-    },
-    "trainer": {"device": "cpu", "epochs": 1, "max_steps": 45, "save_every": 15, "validate_every": 15},
-}
+CPU_STEPS = {"max_steps": 45, "save_every": 15, "validate_every": 15}
 TINY = '''"""The tiny policy of this database; see agentgrpo mine."""
 
 from pathlib import Path
@@ -106,7 +87,7 @@ def _table_text(table: Table, settled: Settled) -> str:
 
 def config_text(schema: Schema, settled: Settled, *, gpu: bool, slowest_s: float) -> str:
     """The recipe's TOML. A query may take what the slowest reference took several times, on a machine that trains."""
-    sizes: dict[str, Any] = load_recipe(GPU_RECIPE) if gpu else CPU
+    sizes = load_recipe(GPU_RECIPE) if gpu else merge(load_recipe(CPU_RECIPE), {"trainer": CPU_STEPS})
     if settled.model:  # its prompt has all columns
         sizes = merge(sizes, {"rollout": {"max_prompt_tokens": MODEL_PROMPT_TOKENS}})
     agent: dict[str, Any] = {"tools": ["sql"], "system_prompt": PROMPT if settled.model else SHORT_PROMPT}
