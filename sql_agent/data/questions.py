@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from foundation.files import write_lines
+from foundation.grouping import grouped
 from sql_agent.data.build_database import FIXED_TIME, SEPARATOR
 from sql_agent.data.templates import SPLITS, Intent, Phrasing, Split, Table, Templates
 from sql_agent.records import Evidence, Question
@@ -95,9 +96,7 @@ def make_entity_questions(database: Path, templates: Templates) -> list[Question
 
 def split_entities(entities: list[Entity], seed: int = SEED) -> dict[Split, list[Entity]]:
     """Deal entities out by a seeded shuffle, in the shares SHARES; those of one category stay together."""
-    groups: dict[str, list[Entity]] = {}
-    for entity in entities:
-        groups.setdefault(entity.cells.get("cate_name", entity.name), []).append(entity)
+    groups = grouped(entities, lambda entity: entity.cells.get("cate_name", entity.name))
     names = sorted(groups)
     random.Random(f"{seed}-entities").shuffle(names)
     result: dict[Split, list[Entity]] = {split: [] for split in SPLITS}
