@@ -72,8 +72,6 @@ def read_public(
     """The questions of a published folder, split; `test_share` counts where there are no dev questions beside training
     ones. Raises UserError where it has not the layout.
     """
-    if name not in LAYOUTS:
-        raise UserError(f"data import {name}: no such layout; there are: {', '.join(LAYOUTS)}")
     layout, read = LAYOUTS[name], Read(name)
     dev = _items(name, layout, folder, "test", (DEV,), read)
     train = _items(name, layout, folder, "train", layout.train, read)
