@@ -36,7 +36,7 @@ def register_dataset(name: str, source: Source) -> None:
     """Call a set by a name: rows with a question and an answer, or a question file. Raises UserError."""
     if name == BUNDLED or not name or "/" in name:
         raise UserError(f"dataset name {name!r}: must be a plain word other than {BUNDLED}")
-    _registered[name] = _existing(source) if isinstance(source, str | Path) else _rows(name, source)
+    _registered[name] = _existing(source) if isinstance(source, str | Path) else _rows(name, rows_of(source))
 
 
 def _existing(path: str | Path) -> Path:
@@ -71,7 +71,7 @@ def load_dataset(
         raise UserError(f"format = {format!r}: must be sft, rl or questions")
     if max_samples is not None and max_samples < 1:
         raise UserError(f"max_samples = {max_samples}: must be at least 1, or None for all")
-    questions = read_questions(name_or_path, split=split)[:max_samples]
+    questions = _loaded(_file_or_rows(name_or_path, split))[:max_samples]
     if format == "questions":
         return [question.model_dump() for question in questions]
     prompts = _templated(questions, str(model)) if model else [question.question for question in questions]
@@ -81,11 +81,6 @@ def load_dataset(
             {"prompt": p, "completion": q.answer, "text": f"{p}{'' if model else chr(10)}{q.answer}"} for q, p in pairs
         ]
     return [{"prompt": p, "ground_truth": q.answer, **q.model_dump(exclude={"answer"})} for q, p in pairs]
-
-
-def read_questions(source: Source, *, split: str = "train") -> list[Question]:
-    """The questions of a data set. Raises UserError."""
-    return _loaded(_file_or_rows(source, split))
 
 
 def _loaded(found: Path | list[dict[str, Any]]) -> list[Question]:
@@ -109,7 +104,7 @@ def question_file(source: Source, *, split: str = "train", max_samples: int | No
 def _file_or_rows(source: Source, split: str) -> Path | list[dict[str, Any]]:
     """The file of a set, or its rows as questions. Raises UserError."""
     if not isinstance(source, str | Path):
-        return _rows("given", source)
+        return _rows("given", rows_of(source))
     if isinstance(source, str) and source in _registered:
         return _registered[source]
     name = str(source)
@@ -128,10 +123,10 @@ def _file_or_rows(source: Source, split: str) -> Path | list[dict[str, Any]]:
     return _existing(name)
 
 
-def _rows(name: str, source: Source) -> list[dict[str, Any]]:
+def _rows(name: str, rows: list[Any]) -> list[dict[str, Any]]:
     """Rows as questions, whose ids begin with the name. Raises UserError."""
-    if rows := [_row(name, number, row) for number, row in enumerate(rows_of(source), start=1)]:
-        return rows
+    if rows:
+        return [_row(name, number, row) for number, row in enumerate(rows, start=1)]
     raise UserError(f"dataset {name!r}: has no rows")
 
 
