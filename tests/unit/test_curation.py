@@ -183,7 +183,7 @@ def test_a_log_without_users_is_an_error(tmp_path: Path) -> None:
 def trial(question: str, sample: int, reward: float | None, **more: Any) -> TrialRecord:
     parts = {} if reward is None else {"answer": reward}
     return TrialRecord(
-        question_id=question, question=question, reward=reward, reward_parts=parts, sample=sample, **more
+        question_id=question, stop_reason="answered", reward=reward, reward_parts=parts, sample=sample, **more
     )
 
 
