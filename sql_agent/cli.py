@@ -17,7 +17,7 @@ CURATE: Table = {
     "again": ("sql_agent.commands.curate:again", "A second, strict reading of what was kept."),
     "new": ("sql_agent.commands.curate:new", "Questions that an older set does not ask yet."),
     "leakage": ("sql_agent.commands.curate:leakage", "Training questions that give held-out ones away."),
-    "difficulty": ("sql_agent.commands.curate:difficulty", "Questions that a model answers sometimes, not always."),
+    "difficulty": ("sql_agent.commands.difficulty:difficulty", "Questions that a model answers sometimes, not always."),
 }
 REWARD_MODEL: Table = {
     "pairs": ("reward_model.bundled_pairs:main", "Preference pairs from questions with reference answers."),

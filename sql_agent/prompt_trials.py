@@ -18,7 +18,7 @@ from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import AgentTree
 from sql_agent.evaluation.folder import TRIALS
-from sql_agent.evaluation.stats import Estimate, difference, estimate
+from sql_agent.evaluation.stats import Difference, Estimate, difference, estimate
 from sql_agent.evaluation.trials import Setting, Trial, play
 from sql_agent.records import Decoding, Question, TrialRecord
 from sql_agent.scoring.registry import ScoringContext
@@ -103,7 +103,7 @@ class PromptTrials:
             "optimiser_calls": n_calls,
         }
         write_json(self.folder / RESULTS, tree)
-        write_text(self.folder / REPORT, _markdown(means, name, str(change), p=change.p, ended=ended, n_val=n_val))
+        write_text(self.folder / REPORT, _markdown(means, name, change, ended=ended, n_val=n_val))
         return tree
 
 
@@ -114,13 +114,20 @@ def _for_apo(record: TrialRecord) -> dict[str, Any]:
     return {"status": status, "final_reward": record.reward, "messages": [*record.messages, grade], "spans": []}
 
 
-def _markdown(means: dict[str, Estimate], best: str, change: str, *, p: float | None, ended: str, n_val: int) -> str:
+REPORT_TEXT = """# Search for a system prompt
+
+Ended: {ended}. Best: {best}, {change} against v0{p} (paired).
+
+Mean reward, greedy, with its 95 % interval, of up to {n_val} validation questions. The best was chosen on
+them: measure it on held-out questions before you believe the difference.
+
+| prompt | mean reward | questions |
+| --- | --- | --- |
+{rows}
+"""
+
+
+def _markdown(means: dict[str, Estimate], best: str, change: Difference, *, ended: str, n_val: int) -> str:
     rows = [f"| {'**' + key + '**' if key == best else key} | {mean} | {mean.n} |" for key, mean in means.items()]
-    p_text = "" if p is None else f", p = {p:.4f}"
-    lines = [
-        f"# Search for a system prompt\n\nEnded: {ended}. Best: {best}, {change} against v0{p_text} (paired).\n",
-        f"Mean reward, greedy, with its 95 % interval, of up to {n_val} validation questions. The best was chosen on",
-        "them: measure it on held-out questions before you believe the difference.\n",
-        *("| prompt | mean reward | questions |", "| --- | --- | --- |", *rows, ""),
-    ]
-    return "\n".join(lines)
+    p = "" if change.p is None else f", p = {change.p:.4f}"
+    return REPORT_TEXT.format(ended=ended, best=best, change=change, p=p, n_val=n_val, rows="\n".join(rows))

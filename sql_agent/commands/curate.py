@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,18 +10,13 @@ from typing import Annotated
 import typer
 
 from foundation.command import with_flags
-from foundation.errors import UserError
-from foundation.files import whole_lines, write_lines
-from sql_agent.config import COMMAND
+from foundation.files import write_lines
 from sql_agent.curation.chats import Limits, questions, read_turns
-from sql_agent.curation.difficulty import histogram, measure, why_dropped
 from sql_agent.curation.leaks import Leak, find_leaks
 from sql_agent.curation.near import repeats
 from sql_agent.curation.pass_command import PassFlags, decide
 from sql_agent.curation.rows import check_out, read_rows, write_dropped, write_rows
 from sql_agent.curation.traffic import curate, read_talks
-from sql_agent.evaluation.folder import PLAN, TRIALS, read_plan
-from sql_agent.records import TrialRecord
 
 
 def chats(
@@ -167,67 +161,3 @@ def leakage(
 def _line(leak: Leak, *, train: Path, held: Path) -> str:
     places = [f"{path}, row {row.number} ({row.question.id})" for path, row in ((held, leak.held), (train, leak.train))]
     return f"{places[0]}: {', '.join(leak.kinds)}: {places[1]}: {leak.held.text} | {leak.train.text}"
-
-
-def difficulty(
-    questions: Annotated[Path, typer.Argument(help="question file, .jsonl or .parquet")],
-    out: Annotated[Path, typer.Argument(help="where the kept rows go")],
-    model: Annotated[str, typer.Option(help="as `agentgrpo evaluate --model`; empty: the tiny policy")] = "",
-    samples: Annotated[int, typer.Option(min=2, help="episodes per question")] = 8,
-    threshold: Annotated[float, typer.Option(min=0, max=1, help="answer score of a pass")] = 0.5,
-    concurrency: Annotated[int, typer.Option(min=1, help="episodes in flight")] = 32,
-    recipe: Annotated[str, typer.Option(help="settings of a recipe")] = "",
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
-) -> int:
-    """Play each question several times and keep those whose rewards differ: GRPO learns from no others.
-
-    \b
-    agentgrpo curate difficulty train.jsonl kept.jsonl --model qwen@http://127.0.0.1:8000/v1 --samples 8
-
-    `agentgrpo evaluate` plays them, in OUT.evaluation; the same command continues there. NAME.pass.jsonl has pass@1 and
-    pass@k of each question. Status 1: faults left some out, which are neither kept nor dropped.
-    """
-    folder = out.with_name(f"{out.name}.evaluation")
-    check_out(out, questions)
-    rows = read_rows(questions)
-    play(questions, folder, model=model, samples=samples, concurrency=concurrency, recipe=recipe, sets=set_ or [])
-    records = map(TrialRecord.model_validate_json, whole_lines(folder / TRIALS))
-    found = measure({record.key: record for record in records}.values(), threshold=threshold)
-    played = [(row, found[row.question.id]) for row in rows if row.question.id in found]
-    complete = [(row, measured) for row, measured in played if len(measured.rewards) == samples]
-    whys = {row.number: why_dropped(measured) for row, measured in complete}
-    write_rows(out, (row for row, _ in complete if not whys[row.number]))
-    file = write_dropped(out, ((row, whys[row.number]) for row, _ in complete if whys[row.number]))
-    passes = [
-        {"id": row.question.id, **{f"pass@{k}": of.pass_at(k) for k in (1, samples)}, "rewards": of.rewards}
-        for row, of in complete
-    ]
-    write_lines(out.with_name(f"{out.stem}.pass.jsonl"), passes)
-    n_dropped = sum(map(bool, whys.values()))
-    print(f"kept {len(complete) - n_dropped} of {len(rows)}: {out}\ndropped {n_dropped}: {file}")
-    for passed, n in histogram([measured for _, measured in complete]).items():
-        print(f"  {passed} passed: {n} questions")
-    if len(complete) < len(rows):
-        typer.echo(
-            f"error: {len(rows) - len(complete)} questions are not measured; give the same command again", err=True
-        )
-    return int(len(complete) < len(rows))
-
-
-def play(
-    questions: Path, folder: Path, *, model: str, samples: int, concurrency: int, recipe: str, sets: list[str]
-) -> None:
-    """Begin the evaluation, or continue it. Raises UserError when it was refused."""
-    arguments = ["--model", model, "--split", str(questions), "--limit", "0", "--samples", str(samples)]
-    arguments += ["--recipe", recipe, *(part for text in sets for part in ("--set", text))]
-    if (folder / PLAN).exists() and read_plan(folder)["asked"]["samples"] != samples:
-        raise UserError(
-            f"--samples {samples}: {folder} was begun with another number; name another file for the results"
-        )
-    place = ["--resume", str(folder)] if (folder / PLAN).exists() else [*arguments, "--out", str(folder)]
-    command = [*COMMAND, "evaluate", *place, "--concurrency", str(concurrency), "--no-inspect-log"]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL)
-    if done.returncode == 130:
-        raise KeyboardInterrupt
-    if done.returncode not in (0, 1):
-        raise UserError(f"the evaluation in {folder} was refused; see above")

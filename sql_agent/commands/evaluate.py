@@ -9,6 +9,7 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,6 @@ from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import HOME
 from sql_agent.errors import LLMFault
 from sql_agent.evaluation import folder as eval_folder
-from sql_agent.evaluation import inspect_log as eval_log
 from sql_agent.evaluation.plan import Evaluation, prepare, report
 from sql_agent.evaluation.progress import Meter
 from sql_agent.evaluation.results import EvalReport
@@ -34,6 +34,7 @@ from sql_agent.scoring.check import check_scorers
 EVALUATIONS = HOME / "runs" / "evaluations"
 # A resumed evaluation may be given these anew; all else stands in its plan.
 SAMPLES = 4
+HAS_INSPECT = find_spec("inspect_ai") is not None
 FREE = {"resume", "concurrency", "inspect_log"}
 
 
@@ -53,7 +54,6 @@ def play_all(evaluation: Evaluation, folder: Path, done: dict[TrialKey, TrialRec
             if mine := [trial for trial in todo if trial.model == name]:
                 with EpisodeRunner(target.config) as runner, running(target, tell=meter.describe) as server:
                     meter.describe(f"{name} ({label(target)})")
-                    meter.start()
                     llm = replace(server.llm, logprobs=bool(evaluation.asked.get("vote")))
                     setting = Setting(llm, runner, evaluation.scoring)
                     try:
@@ -64,11 +64,13 @@ def play_all(evaluation: Evaluation, folder: Path, done: dict[TrialKey, TrialRec
 
 def write_inspect_logs(evaluation: Evaluation, folder: Path, results: EvalReport, records: list[TrialRecord]) -> None:
     """One log per model, split and decoding, below the folder."""
+    from sql_agent.evaluation.inspect_log import write_logs
+
     prompts = {}
     for name, target in evaluation.targets.items():
         with EpisodeRunner(target.config) as runner:
             prompts[name] = {db_id: runner.prompt_for(db_id) for db_id in {record.db_id for record in records}}
-    files = eval_log.write_logs(folder / eval_folder.INSPECT, results, records, prompts)
+    files = write_logs(folder / eval_folder.INSPECT, results, records, prompts)
     notes.print(f"{len(files)} logs: inspect view --log-dir {folder / eval_folder.INSPECT}", markup=False)
 
 
@@ -90,7 +92,7 @@ def begin(options: dict[str, Any], folder: Path, *, resumed: bool) -> tuple[Eval
 
 def check_flags(context: typer.Context, *, resume: Path | None, inspect_log: bool | None) -> None:
     """Raise UserError for flags that exclude each other, or need what is not installed."""
-    if inspect_log and not eval_log.is_installed():
+    if inspect_log and not HAS_INSPECT:
         raise UserError("--inspect-log: inspect-ai is not installed; install the extra eval (uv sync --extra eval)")
     given_flags = [n for n in context.params if getattr(context.get_parameter_source(n), "name", "") == "COMMANDLINE"]
     if resume and (foreign := sorted(set(given_flags) - FREE)):
@@ -182,7 +184,7 @@ def evaluate(
         )
     folder = (resume or out or EVALUATIONS / datetime.now().strftime("%Y%m%d-%H%M%S")).expanduser().absolute()
     check_flags(context, resume=resume, inspect_log=inspect_log)
-    wants_log = eval_log.is_installed() if inspect_log is None else inspect_log
+    wants_log = HAS_INSPECT if inspect_log is None else inspect_log
     status, _ = run(options, folder, resumed=resume is not None, concurrency=concurrency, inspect_log=wants_log)
     Console(highlight=False).print(f"evaluation: {folder}", soft_wrap=True, markup=False)
     return status

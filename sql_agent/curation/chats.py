@@ -42,9 +42,8 @@ CODE = re.compile(r"```|[{};][^\S\n]*$|^[^\S\n]*(?:import|def|class|select|funct
 
 @dataclass(frozen=True)
 class Turn:
-    """What a user said: in which session (its line or place from 1, and its id), and as which of their turns."""
+    """What a user said: in which session, and as which of their turns."""
 
-    number: int
     session: str
     turn: int
     text: str
@@ -75,7 +74,7 @@ def read_turns(path: Path) -> tuple[list[Turn], list[str]]:
             continue
         for text in texts:
             n_turns[session] = n_turns.get(session, 0) + 1
-            turns.append(Turn(number, session, n_turns[session], OPENING.sub("", text)))
+            turns.append(Turn(session, n_turns[session], OPENING.sub("", text)))
     if not turns:
         raise UserError(
             f"{path}: no turn of a user in it. " + ("; ".join(bad[:5]) or "It is empty, or all of it is said by others")

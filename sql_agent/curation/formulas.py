@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from sql_agent.curation.wording import MARKS, OF_ASKING, POLITE, POLITE_ZH, STOP, wording
+from sql_agent.curation.wording import MARKS, OF_ASKING, POLITE, POLITE_ZH, STOP, pieces, wording
 from sql_agent.words.meanings import is_chinese_word, is_said
 
 CLAUSE = re.compile(r"[^,.!?;:~…\n，。！？；：]*(?:[,.!?;:~…\n，。！？；：]+\s*|$)")
@@ -92,13 +92,6 @@ def _says(clause: str) -> bool:
     return any(asks) or not MARKS.isdisjoint(words) or any(map(is_said, words))
 
 
-def _words(part: str) -> Iterator[str]:
+def _words(part: str) -> Iterable[str]:
     """A Latin word, or Chinese words, the longest first."""
-    if part.isascii():
-        yield part
-        return
-    at = 0
-    while at < len(part):
-        n = next((n for n in range(LONGEST_WORD, 1, -1) if is_chinese_word(part[at : at + n])), 1)
-        yield part[at : at + n]
-        at += n
+    return [part] if part.isascii() else pieces(part, is_chinese_word, longest=LONGEST_WORD)

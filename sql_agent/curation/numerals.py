@@ -14,6 +14,7 @@ from sql_agent.offline_judge.normal import normalise
 
 SCALE = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "k": 1000}
 SCALE |= {"百": 100, "千": 1000, "万": 10**4, "亿": 10**8}
+ROMAN = {"i": 1, "ii": 2, "iii": 3, "iv": 4}
 ARTICLE = re.compile(r"\ban? (?=(?:hundred|thousand|million|billion)\b)")
 # Years: nineteen ninety-eight, twenty ten, nineteen oh six.
 SAID_YEAR = re.compile(r"\b(?:seventeen|eighteen|nineteen|twenty)[ -]+[a-z]+(?:[ -][a-z]+)?")
@@ -39,10 +40,7 @@ DIGITS = (
     (re.compile(r"(?<!\d)(\d+(?:\.\d+)?)[ -]?(hundred|thousand|million|billion|k)\b"), _scaled),
     (re.compile(r"(?<=\d) ?d(?![a-z])"), " day "),
     (re.compile(r"(?<=\d) ?y(?![a-z])"), " year old "),
-    (re.compile(r"\b(type|stage|grade|phase|class)[ -]iii\b"), r"\1 3"),
-    (re.compile(r"\b(type|stage|grade|phase|class)[ -]ii\b"), r"\1 2"),
-    (re.compile(r"\b(type|stage|grade|phase|class)[ -]iv\b"), r"\1 4"),
-    (re.compile(r"\b(type|stage|grade|phase|class)[ -]i\b"), r"\1 1"),
+    (re.compile(r"\b(type|stage|grade|phase|class)[ -](iii|ii|iv|i)\b"), lambda match: f"{match[1]} {ROMAN[match[2]]}"),
 )
 
 SAID_LATER = (

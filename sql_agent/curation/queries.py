@@ -27,7 +27,7 @@ def query_form(sql: str) -> str:
             tree = sqlglot.parse_one(sql, read="sqlite")
             _lower(tree)
             _drop_own_names(tree)
-            return _sorted(simplify(tree)).sql(dialect="sqlite", comments=False)
+            return _in_one_order(tree).sql(dialect="sqlite", comments=False)
     return " ".join(sql.split()).rstrip("; ")
 
 
@@ -60,14 +60,10 @@ def _drop_own_names(tree: exp.Expr) -> None:
             term.replace(term.this)
 
 
-def _sorted(tree: exp.Expr) -> exp.Expr:
-    for node in list(tree.find_all(exp.EQ, exp.NEQ)):
-        first, second = sorted((node.left, node.right), key=lambda side: side.sql())
-        node.replace(type(node)(this=first.copy(), expression=second.copy()))
+def _in_one_order(tree: exp.Expr) -> exp.Expr:
+    """Terms that have no order of their own, sorted; sqlglot does so with all but the list of IN."""
     for node in list(tree.find_all(exp.In)):
         node.set("expressions", sorted(node.expressions, key=lambda item: item.sql()))
-    for node in reversed([node for node in tree.find_all(exp.And, exp.Or) if type(node.parent) is not type(node)]):
-        terms = sorted(term.sql() for term in node.flatten())
-        word = " AND " if isinstance(node, exp.And) else " OR "
-        node.replace(sqlglot.parse_one(word.join(f"({term})" for term in terms)))
-    return tree
+    for node in [node for node in tree.find_all(exp.And) if isinstance(node.parent, exp.Or)]:
+        node.replace(exp.paren(node.copy()))
+    return simplify(tree)

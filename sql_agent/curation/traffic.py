@@ -151,7 +151,7 @@ def _questions(talks: list[Talk], limits: Limits, curated: Curated) -> None:
     first_names: dict[tuple[Any, ...], str] = {}
     for talk in sorted(talks, key=lambda talk: not talk.reference):
         name, first = talk.row.id, len(talk.row.said) == 1
-        why = why_unusable(Turn(0, name, 1 if first else 2, talk.question), limits, first=first)
+        why = why_unusable(Turn(name, 1 if first else 2, talk.question), limits, first=first)
         key = (talk.row.db_id, *wording(talk.question).words)
         if not why and key in first_names:
             why = f"asked before ({first_names[key]})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from unicodedata import normalize
@@ -35,9 +35,6 @@ CONTRACTED = (
     (re.compile(r"'ve to\b"), " have to"),
     (re.compile(r"'(?:s|re|m|ve|ll|d|em)\b|(?<=s)'(?=\s)"), ""),
     (re.compile(r"\b(what|that|where|who|how|when|there|it)s\b"), r"\1"),
-    (re.compile(r"\bwanna\b"), " "),
-    (re.compile(r"\bgonna\b"), "going to"),
-    (re.compile(r"\bw/o(?:ut)?\b"), "without"),
     (re.compile(r"\bwhat (?=(?:do|does|did|will|would|it)\b.*\b(?:cost|amount to|earn|weigh)s?\b)"), "how much "),
     (re.compile(r"\bwhat (?:(?:is|are|was|were) )?the (?:price|cost)s? (?:of|for)\b"), "how much is"),
     (re.compile(r"\bw/|&"), " and "),
@@ -45,26 +42,13 @@ CONTRACTED = (
     (re.compile(r"(?<=[a-z])/(?=(?:h|hr|hour|s|sec|min|day|wk|week|month|yr|year)\b)"), " per "),
     (re.compile(r"(?<![\w)\]/-])(?<!\d )[-−](?=\d)|零下|负(?=[\d一二三四五六七八九十])"), " minus "),
     (re.compile(r"\bdr\b\.?"), "doctor"),
-    (re.compile(r"\bgotta\b"), "must"),
     (re.compile(r"\b(?:per ?cent|pct)\b|(?<=\d) ?%"), "%"),
     (re.compile(r"\bd'(?=(?:i|you|we|they|he|she|it)\b)"), "do "),
-    (re.compile(r"\bb4\b"), "before"),
-    (re.compile(r"\bnite\b"), "night"),
-    (re.compile(r"\b2day\b"), "today"),
-    (re.compile(r"\b(?:tmrw|tmr|2moro)\b"), "tomorrow"),
-    (re.compile(r"\bppl\b"), "people"),
-    (re.compile(r"\bcuz\b|\bbc\b|\b'?cause\b(?= (?:i|it|he|she|we|they|of)\b)"), "because"),
-    (re.compile(r"\b(?:nobody|no one|none)\b"), "not"),
+    (re.compile(r"\b'?cause\b(?= (?:i|it|he|she|we|they|of)\b)"), "because"),
     (re.compile(r"(?<![分区性特个类级差辨告离鉴])别(?![的人名处嘌])"), "不要"),
     (re.compile(r"十分(?=感|谢)"), ""),
-    (re.compile(r"甭"), "不用"),
     (re.compile(r"个+(?=小时(?!候)|钟头|星期|礼拜|h\b|hr)"), ""),
-    (re.compile(r"咋样"), "怎么样"),
-    (re.compile(r"咋"), "怎么"),
-    (re.compile(r"啥"), "什么"),
     (re.compile(r"禁用(?![情况人])|禁止使用|忌用"), "不能用"),
-    (re.compile(r"仨"), "三个"),
-    (re.compile(r"俩"), "两个"),
     (re.compile(r"(没|不)(?:曾|有)"), r"\1"),
     # A verb beside its denial asks and denies nothing.
     (re.compile(r"有没(?!有)|有没有|有无"), "有"),
@@ -98,6 +82,8 @@ MARKS = frozenset(" ".join(SECTIONS["clause-mark"]).split())
 COURTEOUS_ZH = re.compile(f"[{SECTIONS['clause-zh'][0]}]+")
 POLITE_ZH, ASKING_ZH = "|".join(SECTIONS["polite-zh"]), "|".join(SECTIONS["asking-zh"])
 OF_ASKING = re.compile("|".join(SECTIONS["of-asking"]))  # what only a courtesy at the edge of many questions speaks of
+IN_FULL = {short: full.strip() for short, full in (line.split(" =") for line in SECTIONS["short"])}
+SHORT = re.compile("|".join(rf"\b{text}\b" if text.isascii() else text for text in IN_FULL))
 DENIALS = frozenset(["not", "no", "never", "without", "neither", "nor", "不", "没", "无", "勿", "未", "非"])
 DENIED = "not"
 
@@ -153,7 +139,7 @@ class Wording:
 @functools.lru_cache(maxsize=65536)
 def wording(text: str) -> Wording:
     """The wording of one question."""
-    spoken = ACCENT.sub("", normalize("NFD", text.lower()))
+    spoken = SHORT.sub(lambda short: IN_FULL[short[0]], ACCENT.sub("", normalize("NFD", text.lower())))
     for pattern, plain in CONTRACTED:
         spoken = pattern.sub(plain, spoken)
     written = () if spoken.isascii() else tuple(TOKEN.findall(re.sub(POLITE_ZH, " ", _without_courtesy(spoken))))
@@ -201,7 +187,7 @@ def groups() -> tuple[dict[tuple[str, ...], tuple[str, ...]], frozenset[str], fr
     kin: set[tuple[str, str]] = set()
     sections = _sections(WORDS)
     for named, line in [(True, line) for line in sections["names"]] + [(False, line) for line in sections["words"]]:
-        group = [tuple(map(_base, TOKEN.findall(normalise(phrase)))) for phrase in line.split(", ")]
+        group = list(map(_tokens, line.split(", ")))
         first = ("_".join(group[0]),) if named else group[0]
         if named:
             names.add(first[0])
@@ -216,13 +202,13 @@ def groups() -> tuple[dict[tuple[str, ...], tuple[str, ...]], frozenset[str], fr
 
 
 @functools.cache
-def _contrasts() -> dict[str, dict[int, int]]:
+def _contrasts() -> dict[tuple[str, ...], dict[int, int]]:
     """The lines of contrasts.txt that each phrase stands in, with its place there."""
-    lines: dict[str, dict[int, int]] = {}
+    lines: dict[tuple[str, ...], dict[int, int]] = {}
     for n, line in enumerate(CONTRASTS.read_text(encoding="utf-8").splitlines()):
         terms = [] if line.startswith("#") else line.split(", ")
         for at, phrase in ((at, phrase) for at, term in enumerate(terms) for phrase in term.split("/")):
-            lines.setdefault(" ".join(map(_base, TOKEN.findall(normalise(phrase)))), {})[n] = at
+            lines.setdefault(_tokens(phrase), {})[n] = at
     return lines
 
 
@@ -230,13 +216,9 @@ def _contrasts() -> dict[str, dict[int, int]]:
 def _contrasting(tokens: tuple[str, ...]) -> dict[int, set[int]]:
     """What of each line of contrasts.txt stands in a question, of several phrases the longest."""
     places: dict[int, set[int]] = {}
-    at = 0
-    while at < len(tokens):
-        phrases = (" ".join(tokens[at : at + n]) for n in range(min(LONGEST, len(tokens) - at), 0, -1))
-        phrase = next((phrase for phrase in phrases if phrase in _contrasts()), "")
+    for phrase in pieces(tokens, _contrasts().__contains__, longest=LONGEST):
         for line, place in _contrasts().get(phrase, {}).items():
             places.setdefault(line, set()).add(place)
-        at += phrase.count(" ") + 1
     return places
 
 
@@ -257,7 +239,7 @@ def _lines() -> dict[tuple[str, ...], set[int]]:
     contrasts = re.sub(", ", "\n", CONTRASTS.read_text(encoding="utf-8")).replace("/", ", ").splitlines()
     for n, line in enumerate(WORDS.read_text(encoding="utf-8").splitlines() + contrasts):
         for phrase in line.split(", "):
-            lines.setdefault(tuple(map(_base, TOKEN.findall(normalise(phrase)))), set()).add(n)
+            lines.setdefault(_tokens(phrase), set()).add(n)
     return lines
 
 
@@ -272,18 +254,27 @@ def _named(tokens: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
     phrases, names, _ = groups()
     words: list[str] = []
     written: dict[str, str] = {}
-    at = 0
-    while at < len(tokens):
-        n = next((n for n in range(min(LONGEST, len(tokens) - at), 0, -1) if tokens[at : at + n] in phrases), 0)
-        if n:
-            meaning = phrases[tokens[at : at + n]]
-        else:
-            meaning = () if tokens[at] in STOP else (tokens[at],)
+    for piece in pieces(tokens, phrases.__contains__, longest=LONGEST):
+        meaning = phrases.get(piece, () if piece[0] in STOP else piece)
         if meaning and meaning[0] in names:
-            written[meaning[0]] = "".join(tokens[at : at + n])
+            written[meaning[0]] = "".join(piece)
         words += meaning
-        at += n or 1
     return words, written
+
+
+def pieces[Text: (str, tuple[str, ...])](
+    text: Text, is_known: Callable[[Text], bool], *, longest: int
+) -> Iterator[Text]:
+    """The text in what is known, from the left and the longest first, and single characters or tokens between."""
+    at = 0
+    while at < len(text):
+        n = next((n for n in range(longest, 1, -1) if is_known(text[at : at + n])), 1)
+        yield text[at : at + n]
+        at += n
+
+
+def _tokens(phrase: str) -> tuple[str, ...]:
+    return tuple(map(_base, TOKEN.findall(normalise(phrase))))
 
 
 @functools.cache

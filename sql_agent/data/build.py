@@ -8,7 +8,6 @@ Not covered: what is checked and how rows are split, see import_raw.py and split
 from __future__ import annotations
 
 import hashlib
-import json
 import sqlite3
 from collections import Counter
 from importlib.metadata import version
@@ -21,7 +20,7 @@ from rich.table import Table
 
 from foundation.console import Heartbeat
 from foundation.errors import UserError
-from foundation.files import write_json
+from foundation.files import read_object, write_json
 from sql_agent.data.build_database import build_database
 from sql_agent.data.dataset import SHOWN_ROWS, BadRow, fingerprint, write_parquet
 from sql_agent.data.import_raw import Imported, import_raw, write_splits
@@ -54,41 +53,28 @@ def build_bundled(out: Path = DATA, *, force: bool = False) -> Imported | None:
         raise UserError(f"{raw}: the bundled questions have faults: {imported.bad + imported.failing_sql}")
     write_splits(imported, out)
     write_parquet(make_entity_questions(database, load_templates()), out / ENTITIES)
-    stamp = {"inputs": inputs, "outputs": {name: fingerprint(out / name) for name in OUTPUTS}}
-    write_json(out / STAMP, stamp)
-    return imported
-
-
-def build_from_raw(
-    raw: Path, database: Path | None, out: Path, *, val_share: float, test_share: float, seed: int
-) -> Imported:
-    """Check and split a user's raw file into parquet files below `out`. Raises UserError like import_raw."""
-    if out.exists() and not out.is_dir():
-        raise UserError(f"--out {out}: is a file; name a folder for the three parquet files")
-    imported = import_raw(raw, database, val_share=val_share, test_share=test_share, seed=seed)
-    write_splits(imported, out)
+    write_json(out / STAMP, _stamp(out, inputs))
     return imported
 
 
 def _inputs_fingerprint() -> str:
     """A digest of everything the bundled files depend on: sources, templates, this code, and its writers."""
-    code = [
-        DATA / f"{name}.py" for name in ("build_database", "questions", "templates", "import_raw", "splits", "dataset")
-    ]
-    files = [*sorted(SOURCE.rglob("*.yaml")), TEMPLATES, *code, DATA.parent / "records.py"]
+    files = [*sorted(SOURCE.rglob("*.yaml")), TEMPLATES, *sorted(DATA.glob("*.py")), DATA.parent / "records.py"]
     digest = hashlib.sha256(f"{sqlite3.sqlite_version} {version('pyarrow')} {version('pypinyin')}".encode())
     for path in files:
         digest.update(f"{path.relative_to(DATA.parent)} {fingerprint(path)}\n".encode())
     return digest.hexdigest()[:16]
 
 
+def _stamp(out: Path, inputs: str) -> dict[str, Any]:
+    return {"inputs": inputs, "outputs": {name: fingerprint(out / name) for name in OUTPUTS}}
+
+
 def _is_current(out: Path, inputs: str) -> bool:
     try:
-        stamp = json.loads((out / STAMP).read_text(encoding="utf-8"))
-        outputs = {name: fingerprint(out / name) for name in OUTPUTS}
-    except (OSError, ValueError, UserError):
+        return read_object(out / STAMP) == _stamp(out, inputs)
+    except UserError:
         return False
-    return stamp == {"inputs": inputs, "outputs": outputs}
 
 
 def import_public(words: list[str], out: Path | None, **shares: Any) -> None:
@@ -103,19 +89,17 @@ def import_public(words: list[str], out: Path | None, **shares: Any) -> None:
     for split in SPLITS:
         databases = {question.db_id for question in read.splits[split]}
         console.print(f"{split}: {len(read.splits[split])} questions about {len(databases)} databases")
-    shown = [f"left out: {text}" for text in read.left_out[:SHOWN_ROWS]]
-    more = [f"and {len(read.left_out) - SHOWN_ROWS} more"] if len(read.left_out) > SHOWN_ROWS else []
-    for text in (*shown, *more, *(f"warning: {text}" for text in read.warnings)):
-        console.print(text, markup=False, highlight=False)
+    lines = [f"left out: {text}" for text in read.left_out[:SHOWN_ROWS]]
+    lines += [f"and {n} more"] if (n := len(read.left_out) - SHOWN_ROWS) > 0 else []
     train, test = read.folders["train"], read.folders["test"]
     folder = f" --set database.folder={test}" if test != train else ""
-    console.print(
-        "\n".join([*map(str, files), f"train:    agentgrpo train --recipe {files[-1]} --model MODEL"]), markup=False
-    )
-    console.print(
+    lines += [
+        *(f"warning: {text}" for text in read.warnings),
+        *map(str, files),
+        f"train:    agentgrpo train --recipe {files[-1]} --model MODEL",
         f"evaluate: agentgrpo evaluate --recipe {files[-1]} --model MODEL --split {files[2]} --limit 0{folder}",
-        markup=False,
-    )
+    ]
+    console.print("\n".join(lines), markup=False, highlight=False)
 
 
 def show(imported: Imported, files: list[Path]) -> None:
@@ -135,7 +119,7 @@ def show(imported: Imported, files: list[Path]) -> None:
     _show_rows("duplicate questions with another answer", imported.conflicts)
     _show_rows("reference queries that fail or return nothing", imported.failing_sql)
     console.print(f"duplicate questions merged: {imported.n_merged}; without an answer: {imported.n_without_answer}")
-    console.print(f"reference queries run: {imported.n_sql}" if imported.n_sql else "reference queries run: none")
+    console.print(f"reference queries run: {imported.n_sql or 'none'}")
     for text in imported.warnings:
         console.print(f"warning: {text}", style="yellow", markup=False)
     for path in files:
@@ -143,14 +127,13 @@ def show(imported: Imported, files: list[Path]) -> None:
 
 
 def _show_rows(title: str, rows: list[BadRow]) -> None:
+    shown, more = rows[:SHOWN_ROWS], ", ".join(str(row.row) for row in rows[SHOWN_ROWS:])
     if rows:
         console.print(f"{title}: {len(rows)}", style="yellow")
-        for row in rows[:SHOWN_ROWS]:
-            console.print(f"  row {row.row}: {row.reason}", markup=False, highlight=False)
-        if len(rows) > SHOWN_ROWS:
-            console.print(
-                f"  and {len(rows) - SHOWN_ROWS} more, rows {', '.join(str(r.row) for r in rows[SHOWN_ROWS:])}"
-            )
+    for row in shown:
+        console.print(f"  row {row.row}: {row.reason}", markup=False, highlight=False)
+    if more:
+        console.print(f"  and {len(rows) - SHOWN_ROWS} more, rows {more}")
 
 
 def main(
@@ -193,10 +176,12 @@ def main(
     if raw is not None:
         if out is None:
             raise UserError("--raw without --out: add --out DIR, a folder for the three parquet files")
+        if out.exists() and not out.is_dir():
+            raise UserError(f"--out {out}: is a file; name a folder for the three parquet files")
         with heartbeat:
-            imported = build_from_raw(raw, database, out, val_share=val_share, test_share=test_share, seed=seed)
-        show(imported, [out / f"{split}.parquet" for split in SPLITS])
-        return
+            imported = import_raw(raw, database, val_share=val_share, test_share=test_share, seed=seed)
+            files = write_splits(imported, out)
+        return show(imported, files)
     folder = out or DATA
     with heartbeat:
         bundled = build_bundled(folder, force=force)

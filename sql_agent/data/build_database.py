@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ DISEASE_COLUMNS = [
     *("id", "disease_name", "overview", "clinical_manif", "complication", "epidemiology", "examination", "treatment"),
     *("cause", "diagnosis", "differ_diag", "prevention", "prognosis", "create_at", "update_at"),
 ]
-
+SQL_TYPES = {"id": "INTEGER PRIMARY KEY", "status": "INTEGER"}
 
 # Filled here and not in the sources; the others are lists of facts in the sources, unless TableSpec.texts names them.
 GENERATED = frozenset({"id", "med_name_initial", "status", "created_at", "create_at", "update_at"})
@@ -85,11 +86,8 @@ class Entry:
     values: dict[str, Any]
 
 
-def build_database(source: Path, out: Path) -> dict[str, int]:
-    """Write the database and return the number of rows per table.
-
-    Raises UserError listing every bad entry of the sources with its file.
-    """
+def build_database(source: Path, out: Path) -> None:
+    """Write the database. Raises UserError listing every bad entry of the sources with its file."""
     entries = load_sources(source)
     with atomic_path(out) as temp, closing(sqlite3.connect(temp)) as db:
         # No journal file beside the temporary one: a killed build leaves at most one stray file.
@@ -97,7 +95,6 @@ def build_database(source: Path, out: Path) -> dict[str, int]:
         for spec in TABLES:
             _fill(db, spec, entries[spec.table])
         db.commit()
-    return {table: len(rows) for table, rows in entries.items()}
 
 
 def load_sources(source: Path) -> dict[str, list[Entry]]:
@@ -155,35 +152,27 @@ def _field_problems(value: Any, field: str, spec: TableSpec) -> Iterator[str]:
         return
     texts = [item for item in items if isinstance(item, str) and item.strip() and item == item.strip()]
     yield from (f"holds {item!r}; every item must be a trimmed, quoted text" for item in items if item not in texts)
-    yield from (f"holds {text!r}; {SEPARATOR} ; tab and line break separate items" for text in texts if _splits(text))
+    split = [text for text in texts if any(mark in text for mark in FORBIDDEN)]
+    yield from (f"holds {text!r}; {SEPARATOR} ; tab and line break separate items" for text in split)
     yield from (f"repeats {text!r}" for text in sorted({text for text in texts if texts.count(text) > 1}))
-
-
-def _splits(text: str) -> bool:
-    return any(mark in text for mark in FORBIDDEN)
 
 
 def _name_problems(entries: list[Entry]) -> Iterator[str]:
     """Names that a LIKE query or a reader could confuse, within and across the tables."""
-    for i, entry in enumerate(entries):
-        for other in entries[i + 1 :]:
-            if entry.name == other.name:
-                yield f"{other.where}: the name is a duplicate of {entry.where}"
-            elif entry.name in other.name or other.name in entry.name:
-                short, long = sorted((entry, other), key=lambda e: len(e.name))
-                yield f"{short.where}: the name is a part of {long.name!r} in {long.where}; rename or drop one"
+    for one, other in combinations(entries, 2):
+        short, long = sorted((one, other), key=lambda entry: len(entry.name))
+        if one.name == other.name:
+            yield f"{other.where}: the name is a duplicate of {one.where}"
+        elif short.name in long.name:
+            yield f"{short.where}: the name is a part of {long.name!r} in {long.where}; rename or drop one"
 
 
 def _fill(db: sqlite3.Connection, spec: TableSpec, entries: list[Entry]) -> None:
-    columns = ", ".join(f"{column} {_sql_type(column)}" for column in spec.columns)
+    columns = ", ".join(f"{column} {SQL_TYPES.get(column, 'TEXT')}" for column in spec.columns)
     db.execute(f"CREATE TABLE {spec.table} ({columns})")
     marks = ", ".join("?" for _ in spec.columns)
     rows = [[_cell(column, number, entry) for column in spec.columns] for number, entry in enumerate(entries, start=1)]
     db.executemany(f"INSERT INTO {spec.table} VALUES ({marks})", rows)
-
-
-def _sql_type(column: str) -> str:
-    return {"id": "INTEGER PRIMARY KEY", "status": "INTEGER"}.get(column, "TEXT")
 
 
 def _cell(column: str, number: int, entry: Entry) -> Any:

@@ -26,8 +26,8 @@ from rapidfuzz import fuzz, process
 
 from foundation.errors import UserError
 from foundation.files import BadLine, atomic_path, decode_line, numbered_lines
-from sql_agent.config.data import QUESTION_FILES
-from sql_agent.config.paths import existing_file
+from sql_agent.config.data import QUESTION_FILES, FileConfig
+from sql_agent.config.paths import data_path, existing_file
 from sql_agent.records import Question
 
 logger = logging.getLogger(__name__)
@@ -63,13 +63,38 @@ def load_questions(path: str | Path) -> list[Question]:
 
     Raises UserError when the file is missing, empty or broken, or when any row is bad; the text lists row numbers.
     """
-    path = existing_file(path)
     parsed = parse_file(path)
     if parsed.bad:
         shown = "\n".join(f"  row {bad.row}: {bad.reason}" for bad in parsed.bad[:SHOWN_ROWS])
         more = f"\n  and {len(parsed.bad) - SHOWN_ROWS} more" if len(parsed.bad) > SHOWN_ROWS else ""
         raise UserError(f"{path}: bad rows ({len(parsed.bad)}); mend or remove them:\n{shown}{more}")
     return [question for _, question in parsed.rows]
+
+
+def load_files(files: Sequence[FileConfig]) -> list[list[Question]]:
+    """The questions of each file. An id that an earlier file has gets its file's number: `q7@2`. Raises UserError."""
+    ids: set[str] = set()
+    parts: list[list[Question]] = []
+    for number, entry in enumerate(files):
+        rows: list[Question] = []
+        for question in load_questions(data_path(entry.file)):
+            name = f"{question.id}@{number + 1}" if question.id in ids else question.id
+            keys = {"id": name, "agent": question.agent or entry.agent, "file": number}
+            rows.append(question.model_copy(update=keys))
+        ids |= {question.id for question in rows}
+        parts.append(rows)
+    return parts
+
+
+def facts_of(files: Sequence[FileConfig], questions: Sequence[Question]) -> dict[str, Any]:
+    """What a summary says of the data: number and fingerprint; of several files, those of each."""
+    each = [
+        {**entry.model_dump(), "fingerprint": fingerprint(data_path(entry.file)), "questions": n}
+        for number, entry in enumerate(files)
+        for n in [sum(question.file == number for question in questions)]
+    ]
+    whole = {"fingerprint": " ".join(entry["fingerprint"] for entry in each), "questions": len(questions)}
+    return {**whole, "files": each} if len(each) > 1 else whole
 
 
 def parse_file(path: str | Path) -> Parsed:
@@ -139,11 +164,8 @@ def to_row(question: Question) -> dict[str, str]:
 
 def fingerprint(path: str | Path) -> str:
     """The first 16 hex digits of the file's SHA-256. Raises UserError when there is no such file."""
-    digest = hashlib.sha256()
     with existing_file(path).open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()[:16]
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
 
 
 def _read_jsonl(path: Path) -> list[tuple[int, Any]]:
@@ -248,7 +270,9 @@ def _parse_row(number: int, row: Any) -> Question | BadRow:
         return Question.model_validate(_normalise(row))
     except ValidationError as exc:
         errors = exc.errors(include_url=False)[:3]
-        return BadRow(number, "; ".join(f"{_where(e['loc'])} is {_brief(e['input'])}: {e['msg']}" for e in errors))
+        places = (".".join(map(str, error["loc"])) for error in errors)
+        told = (f"{at} is {_brief(e['input'])}: {e['msg']}" for at, e in zip(places, errors, strict=True))
+        return BadRow(number, "; ".join(told))
     except (ValueError, RecursionError) as exc:
         return BadRow(number, str(exc))
 
@@ -318,10 +342,6 @@ def _check_encodable(name: str, value: Any) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise ValueError(f"{name} holds a lone surrogate; write the text again as UTF-8") from None
-
-
-def _where(location: Sequence[int | str]) -> str:
-    return ".".join(map(str, location))
 
 
 def _brief(value: Any) -> str:

@@ -19,22 +19,22 @@ MISSING = ("NAType", "NaTType")  # of pandas
 
 def plain(value: Any, *, what: str) -> Any:
     """A value as JSON has it. Raises UserError, which calls it `what`."""
-    if value is None or isinstance(value, bool | str | int | float):
+    if value is None or type(value).__name__ in MISSING:
+        return None
+    if isinstance(value, bool | str | int | float):
         return None if value != value else value  # NaN is how a frame says that nothing is there
     if isinstance(value, Mapping):
         return {str(key): plain(part, what=f"{what}.{key}") for key, part in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(part, what=what) for part in value]
     if isinstance(value, date | time):  # a datetime and a Timestamp are dates too
-        return None if type(value).__name__ in MISSING else value.isoformat()
+        return value.isoformat()
     if isinstance(value, Path | Decimal):
         return str(value) if isinstance(value, Path) else float(value)
     if hasattr(value, "tolist"):
         return plain(value.tolist(), what=what)
     if hasattr(value, "model_dump"):
         return plain(value.model_dump(), what=what)
-    if type(value).__name__ in MISSING:
-        return None
     raise UserError(
         f"{what} = {value!r:.80}: a {type(value).__name__} cannot be passed on; give text, numbers or lists"
     )

@@ -36,32 +36,7 @@ def register_dataset(name: str, source: Source) -> None:
     """Call a set by a name: rows with a question and an answer, or a question file. Raises UserError."""
     if name == BUNDLED or not name or "/" in name:
         raise UserError(f"dataset name {name!r}: must be a plain word other than {BUNDLED}")
-    if isinstance(source, str | Path):
-        _registered[name] = _existing(source)
-        return
-    _registered[name] = [_row(name, n, row) for n, row in enumerate(rows_of(source), start=1)]
-    if not _registered[name]:
-        raise UserError(f"dataset {name!r}: has no rows")
-
-
-def name_of(source: Source) -> str:
-    """A name for any source: a text as it is, the path of what is there, the name of rows. Raises UserError."""
-    if isinstance(source, str):
-        return source
-    if isinstance(source, Path):
-        return str(source if source.is_dir() else _existing(source))
-    rows = rows_of(source)
-    name = f"given-{_digest(rows)}"
-    if name not in _registered:
-        register_dataset(name, rows)
-    return name
-
-
-def rows_file(source: Source) -> Path:
-    """Rows as they are, in a file below .cache. Raises UserError."""
-    if not (rows := rows_of(source)):
-        raise UserError("dataset: has no rows")
-    return _written(f"given-{_digest(rows)}", rows)
+    _registered[name] = _existing(source) if isinstance(source, str | Path) else _rows(name, rows_of(source))
 
 
 def _existing(path: str | Path) -> Path:
@@ -70,12 +45,10 @@ def _existing(path: str | Path) -> Path:
     return existing_file(data_path(str(path)))
 
 
-def _digest(rows: Any) -> str:
-    return hashlib.sha256(repr(rows).encode()).hexdigest()[:12]
-
-
 def _written(name: str, rows: list[Any]) -> Path:
-    path = HOME / ".cache" / "api" / "datasets" / f"{name}.jsonl"
+    """A file below .cache with these rows."""
+    digest = hashlib.sha256(repr(rows).encode()).hexdigest()[:12]
+    path = HOME / ".cache" / "api" / "datasets" / f"{name}-{digest}.jsonl"
     if not path.exists():
         write_lines(path, rows)
     return path
@@ -98,7 +71,7 @@ def load_dataset(
         raise UserError(f"format = {format!r}: must be sft, rl or questions")
     if max_samples is not None and max_samples < 1:
         raise UserError(f"max_samples = {max_samples}: must be at least 1, or None for all")
-    questions = read_questions(name_or_path, split=split)[:max_samples]
+    questions = _loaded(_file_or_rows(name_or_path, split))[:max_samples]
     if format == "questions":
         return [question.model_dump() for question in questions]
     prompts = _templated(questions, str(model)) if model else [question.question for question in questions]
@@ -110,47 +83,51 @@ def load_dataset(
     return [{"prompt": p, "ground_truth": q.answer, **q.model_dump(exclude={"answer"})} for q, p in pairs]
 
 
-def read_questions(source: Source, *, split: str = "train") -> list[Question]:
-    """The questions of a data set. Raises UserError."""
-    name = name_of(source)
-    registered = _registered.get(name)
-    if isinstance(registered, list):
-        return [Question.model_validate(row) for row in registered]
-    name = str(registered or name)
-    if not registered and (is_hub_name(name) or local_copy(name, split)):
-        rows = hub_rows(name, split)
-        return [Question.model_validate(_row(name.rpartition("/")[2], n, row)) for n, row in enumerate(rows, start=1)]
+def _loaded(found: Path | list[dict[str, Any]]) -> list[Question]:
+    if isinstance(found, list):
+        return [Question.model_validate(row) for row in found]
     from sql_agent.data.dataset import load_questions
 
-    return load_questions(question_file(name, split=split))
+    return load_questions(found)
 
 
 def question_file(source: Source, *, split: str = "train", max_samples: int | None = None) -> Path:
     """A file that commands read: the set's own, or a copy of its rows below .cache. Raises UserError."""
-    name = name_of(source)
-    registered = _registered.get(name, name)
-    if max_samples is None and not isinstance(registered, list) and (file := _file(str(registered), split)):
-        return file
-    rows = [question.model_dump() for question in read_questions(name, split=split)[:max_samples]]
-    return _written(f"{Path(name).stem}-{split}-{_digest(rows)}", rows)
+    found = _file_or_rows(source, split)
+    if max_samples is None and isinstance(found, Path):
+        return found
+    rows = [question.model_dump() for question in _loaded(found)[:max_samples]]
+    name = Path(source).stem if isinstance(source, str | Path) else "given"
+    return _written(f"{name}-{split}", rows)
 
 
-def _file(name: str, split: str) -> Path | None:
-    """The file of a name that stands for one."""
+def _file_or_rows(source: Source, split: str) -> Path | list[dict[str, Any]]:
+    """The file of a set, or its rows as questions. Raises UserError."""
+    if not isinstance(source, str | Path):
+        return _rows("given", rows_of(source))
+    if isinstance(source, str) and source in _registered:
+        return _registered[source]
+    name = str(source)
     if name == BUNDLED:
         if split not in SPLITS:
             raise UserError(f"split = {split!r}: {BUNDLED} has {', '.join(SPLITS)}{did_you_mean(split, SPLITS)}")
-        ensure_bundled(f"data/{split}.parquet")
-        return data_path(f"data/{split}.parquet")
-    if is_hub_name(name) or local_copy(name, split):
-        return None
-    if not name.endswith(QUESTION_FILES) and not data_path(name).is_dir():
+        return _existing(f"data/{split}.parquet")
+    if local_copy(name, split) or isinstance(source, str) and is_hub_name(name):
+        return _rows(name.rpartition("/")[2], hub_rows(name, split))
+    if isinstance(source, str) and not name.endswith(QUESTION_FILES) and not data_path(name).is_dir():
         names = [BUNDLED, *_registered, *HUB]
         raise UserError(
             f"dataset {name!r}: neither a name ({', '.join(names)}) nor a file ({', '.join(QUESTION_FILES)})"
             f"{did_you_mean(name, names)}"
         )
     return _existing(name)
+
+
+def _rows(name: str, rows: list[Any]) -> list[dict[str, Any]]:
+    """Rows as questions, whose ids begin with the name. Raises UserError."""
+    if rows:
+        return [_row(name, number, row) for number, row in enumerate(rows, start=1)]
+    raise UserError(f"dataset {name!r}: has no rows")
 
 
 def _row(name: str, number: int, row: Any) -> dict[str, Any]:
@@ -185,6 +162,6 @@ def tuning_source(source: Source) -> str:
     if not isinstance(source, str | Path):
         rows = rows_of(source)
         is_questions = bool(rows) and isinstance(rows[0], Mapping) and not TALKS & rows[0].keys()
-        return str(question_file(rows) if is_questions else rows_file(rows))
+        return str(question_file(rows) if is_questions or not rows else _written("given", rows))
     is_named = str(source) in _registered or str(source) == BUNDLED
     return str(question_file(source)) if is_named or isinstance(source, Path) else source

@@ -46,19 +46,11 @@ class Layout:
     train: tuple[str, ...]
     databases: dict[Split, str]
     row: Callable[[dict[str, Any]], dict[str, Any]]
-    tables: tuple[str, ...]
 
 
 LAYOUTS = {
-    "spider": Layout(
-        ("train_spider.json", "train_others.json"), {"train": "database", "test": "database"}, _spider, ("tables.json",)
-    ),
-    "bird": Layout(
-        ("train.json",),
-        {"train": "train_databases", "test": "dev_databases"},
-        _bird,
-        ("train_tables.json", "dev_tables.json"),
-    ),
+    "spider": Layout(("train_spider.json", "train_others.json"), {"train": "database", "test": "database"}, _spider),
+    "bird": Layout(("train.json",), {"train": "train_databases", "test": "dev_databases"}, _bird),
 }
 DEV = "dev.json"
 
@@ -80,8 +72,6 @@ def read_public(
     """The questions of a published folder, split; `test_share` counts where there are no dev questions beside training
     ones. Raises UserError where it has not the layout.
     """
-    if name not in LAYOUTS:
-        raise UserError(f"data import {name}: no such layout; there are: {', '.join(LAYOUTS)}")
     layout, read = LAYOUTS[name], Read(name)
     dev = _items(name, layout, folder, "test", (DEV,), read)
     train = _items(name, layout, folder, "train", layout.train, read)
@@ -110,7 +100,6 @@ def read_public(
             item.question.model_copy(update={"scorer": scorer, "meta": {**item.question.meta, "split": split}})
             for item in splits[split]
         ]
-    read.warnings += _missing(folder, layout, read)
     return read
 
 
@@ -155,7 +144,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     except BadLine as exc:
         raise UserError(f"{path}: {exc}; a list of objects in UTF-8 is needed") from exc
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise UserError(f"{path}: a list of objects is needed, one a question or a database")
+        raise UserError(f"{path}: a list of objects is needed, one a question")
     return rows
 
 
@@ -169,18 +158,6 @@ def _failing(items: list[Item], folder: Path) -> dict[int, str]:
         else:
             bad += [BadRow(query.line, f"no file {folder}/ID/ID.sqlite of {db_id!r:.80}") for query in queries]
     return {problem.row: problem.reason for problem in bad}
-
-
-def _missing(folder: Path, layout: Layout, read: Read) -> list[str]:
-    """Databases that the published list of schemas names and that have no file."""
-    problems = []
-    for name in layout.tables:
-        if file := _find_file(folder, name):
-            names = {str(row.get("db_id")) for row in _rows(file)}
-            there = {row.stem for where in read.folders.values() for row in where.glob("*/*.sqlite")}
-            if lost := sorted(names - there):
-                problems.append(f"{file.name} names {len(lost)} databases without a file: {', '.join(lost[:5])}")
-    return problems
 
 
 def write_public(read: Read, out: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import combinations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from foundation.files import write_lines
+from foundation.grouping import grouped
 from sql_agent.data.build_database import FIXED_TIME, SEPARATOR
 from sql_agent.data.templates import SPLITS, Intent, Phrasing, Split, Table, Templates
 from sql_agent.records import Evidence, Question
@@ -79,10 +80,10 @@ def make_questions(
         everything = {name: _read_entities(db, name, table) for name, table in templates.tables.items()}
         by_split = {name: split_entities(entities, seed) for name, entities in everything.items()}
         for split in wanted:
-            maker = _Maker(db=db, templates=templates, split=split, words=words or split, seed=seed)
+            maker = _Maker(db=db, templates=templates, split=split, words=words or split, seed=seed, made={})
             for table, entities in everything.items():
                 for intent, count in wanted[split].items():
-                    drafts = _DRAFTS[intent](entities, by_split[table][split], maker.rng(intent, table), templates)
+                    drafts = _drafts(intent, entities, by_split[table][split], templates, maker.rng(intent, table))
                     maker.take(drafts, count, table)
             questions += maker.numbered()
     return questions
@@ -95,9 +96,7 @@ def make_entity_questions(database: Path, templates: Templates) -> list[Question
 
 def split_entities(entities: list[Entity], seed: int = SEED) -> dict[Split, list[Entity]]:
     """Deal entities out by a seeded shuffle, in the shares SHARES; those of one category stay together."""
-    groups: dict[str, list[Entity]] = {}
-    for entity in entities:
-        groups.setdefault(entity.cells.get("cate_name", entity.name), []).append(entity)
+    groups = grouped(entities, lambda entity: entity.cells.get("cate_name", entity.name))
     names = sorted(groups)
     random.Random(f"{seed}-entities").shuffle(names)
     result: dict[Split, list[Entity]] = {split: [] for split in SPLITS}
@@ -109,12 +108,9 @@ def split_entities(entities: list[Entity], seed: int = SEED) -> dict[Split, list
 
 def write_raw(questions: list[Question], path: Path) -> None:
     """Write the documented raw format: one JSON object a line, with qid and ground_truth."""
-    rows = []
-    for question in questions:
-        row = question.model_dump()
-        kept = {name: row[name] for name in ("task_type", "question", "sql", "evidence", "meta")}
-        rows.append({"qid": question.id, **kept, "ground_truth": question.answer})
-    write_lines(path, rows)
+    names = ("task_type", "question", "sql", "evidence", "meta")
+    rows = (question.model_dump() for question in questions)
+    write_lines(path, ({"qid": row["id"], **{n: row[n] for n in names}, "ground_truth": row["answer"]} for row in rows))
 
 
 def _read_entities(db: sqlite3.Connection, name: str, table: Table) -> list[Entity]:
@@ -126,51 +122,46 @@ def _read_entities(db: sqlite3.Connection, name: str, table: Table) -> list[Enti
     ]
 
 
-def _single(_: list[Entity], mine: list[Entity], rng: random.Random, __: Templates) -> Iterator[Draft]:
-    pairs = [(entity, field) for entity in mine for field in entity.cells]
-    rng.shuffle(pairs)
-    yield from (Draft("single", [entity], [field]) for entity, field in pairs)
+def _drafts(
+    intent: Intent, every: list[Entity], mine: list[Entity], templates: Templates, rng: random.Random
+) -> Iterable[Draft]:
+    """What can be asked in this way of the entities of one split, in an order that `rng` draws."""
+    match intent:
+        case "single":
+            return _shuffled([Draft(intent, [entity], [field]) for entity in mine for field in entity.cells], rng)
+        case "multi":
+            # Twice as many pairs as triples, like the phrasings; a few draws per entity are plenty.
+            sizes = _shuffled([(entity, n) for entity in mine for n in (2, 2, 3, 2, 2, 3)], rng)
+            return (Draft(intent, [entity], rng.sample(list(entity.cells), n)) for entity, n in sizes)
+        case "compare":
+            # As people ask: drugs of one category, any two diseases; only where the cells differ.
+            pairs = [p for p in combinations(mine, 2) if p[0].cells.get("cate_name") == p[1].cells.get("cate_name")]
+            asked = [(pair, field) for pair in pairs for field in pair[0].cells if _differ(*pair, field)]
+            return (Draft(intent, rng.sample(pair, 2), [field]) for pair, field in _shuffled(asked, rng))
+        case "search":
+            return _shuffled(_lookups(every, mine, templates, intent), rng)
+        case "count":
+            return _in_rounds(_shuffled(_lookups(every, mine, templates, intent), rng))
 
 
-def _multi(_: list[Entity], mine: list[Entity], rng: random.Random, __: Templates) -> Iterator[Draft]:
-    # Twice as many pairs as triples, like the phrasings; a few draws per entity are plenty.
-    sizes = [(entity, n) for entity in mine for n in (2, 2, 3, 2, 2, 3)]
-    rng.shuffle(sizes)
-    yield from (Draft("multi", [entity], rng.sample(list(entity.cells), n)) for entity, n in sizes)
+def _shuffled[T](values: list[T], rng: random.Random) -> list[T]:
+    rng.shuffle(values)
+    return values
 
 
-def _compare(_: list[Entity], mine: list[Entity], rng: random.Random, __: Templates) -> Iterator[Draft]:
-    """Pairs as people ask for them: drugs of one category, any two diseases; only where the cells differ."""
-    pairs = [list(p) for p in combinations(mine, 2) if p[0].cells.get("cate_name") == p[1].cells.get("cate_name")]
-    triples = [(pair, field) for pair in pairs for field in pair[0].cells if _differ(pair, field)]
-    rng.shuffle(triples)
-    yield from (Draft("compare", rng.sample(pair, 2), [field]) for pair, field in triples)
+def _differ(one: Entity, other: Entity, field: str) -> bool:
+    return field in other.cells and one.cells[field] != other.cells[field]
 
 
-def _differ(pair: list[Entity], field: str) -> bool:
-    return field in pair[1].cells and pair[0].cells[field] != pair[1].cells[field]
-
-
-def _search(every: list[Entity], mine: list[Entity], rng: random.Random, templates: Templates) -> Iterator[Draft]:
-    lookups = _lookups(every, mine, templates, "search")
-    rng.shuffle(lookups)
-    yield from lookups
-
-
-def _count(every: list[Entity], mine: list[Entity], rng: random.Random, templates: Templates) -> Iterator[Draft]:
+def _in_rounds(drafts: list[Draft]) -> list[Draft]:
     """One of each field and count, then a second of each, and so on: no number is right more often than others."""
-    lookups = _lookups(every, mine, templates, "count")
-    rng.shuffle(lookups)
     dealt: Counter[tuple[str, int]] = Counter()
     rounds: list[tuple[int, Draft]] = []
-    for draft in lookups:
+    for draft in drafts:
         key = (draft.fields[0], len(draft.entities))
         rounds.append((dealt[key], draft))
         dealt[key] += 1
-    yield from (draft for _, draft in sorted(rounds, key=lambda pair: pair[0]))
-
-
-_DRAFTS = {"single": _single, "multi": _multi, "compare": _compare, "search": _search, "count": _count}
+    return [draft for _, draft in sorted(rounds, key=lambda pair: pair[0])]
 
 
 def _lookups(every: list[Entity], mine: list[Entity], templates: Templates, intent: Intent) -> list[Draft]:
@@ -182,55 +173,51 @@ def _lookups(every: list[Entity], mine: list[Entity], templates: Templates, inte
             like = [entity for entity in every if keyword in entity.cells.get(field, "")]
             exact = all(keyword in entity.facts(field) for entity in like)
             plain = len(keyword) > 1 and not set(keyword) & set("%_'")
-            if (
-                exact
-                and plain
-                and len(like) <= MAX_MATCHES[intent]
-                and all(entity.id in ids_of_split for entity in like)
-            ):
+            few = len(like) <= MAX_MATCHES[intent]
+            if exact and plain and few and all(entity.id in ids_of_split for entity in like):
                 drafts.append(Draft(intent, like, [field], keyword))
     return drafts
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Maker:
     """Turns drafts of one split into questions, running the reference SQL; texts never repeat."""
 
-    def __init__(self, *, db: sqlite3.Connection, templates: Templates, split: Split, words: Split, seed: int) -> None:
-        self._db = db
-        self._templates = templates
-        self._split: Split = split
-        self._words: Split = words
-        self._seed = seed
-        self._made: dict[str, Question] = {}
+    db: sqlite3.Connection
+    templates: Templates
+    split: Split
+    words: Split
+    seed: int
+    made: dict[str, Question]
 
     def rng(self, intent: str, table: str) -> random.Random:
         """A generator of its own per split, intent and table: changing one leaves the others' questions alone."""
-        return random.Random(f"{self._seed}-{self._split}-{intent}-{table}")
+        return random.Random(f"{self.seed}-{self.split}-{intent}-{table}")
 
-    def take(self, drafts: Iterator[Draft], count: int, table: str) -> None:
+    def take(self, drafts: Iterable[Draft], count: int, table: str) -> None:
         """Make up to `count` new questions."""
         rng = self.rng("phrase", table)
         for draft in drafts:
             if count <= 0:
                 return
             question = self._question(draft, rng)
-            if question and question.question not in self._made:
-                self._made[question.question] = question
+            if question and question.question not in self.made:
+                self.made[question.question] = question
                 count -= 1
 
     def numbered(self) -> list[Question]:
         """The questions made so far, with their ids."""
-        prefix = self._split if self._words == self._split else "entities"
-        made = enumerate(self._made.values(), start=1)
+        prefix = self.split if self.words == self.split else "entities"
+        made = enumerate(self.made.values(), start=1)
         return [question.model_copy(update={"id": f"{prefix}-{i:04d}"}) for i, question in made]
 
     def _question(self, draft: Draft, rng: random.Random) -> Question | None:
-        phrasings = [p for p in self._templates.phrasings_for(draft.intent, self._words) if _fits(p, draft)]
+        phrasings = [p for p in self.templates.phrasings_for(draft.intent, self.words) if _fits(p, draft)]
         if not phrasings:
             return None
         phrasing = rng.choice(phrasings)
-        table = self._templates.tables[draft.entities[0].table]
-        labels = [rng.choice(table.fields[field].for_split(self._words)) for field in draft.fields]
+        table = self.templates.tables[draft.entities[0].table]
+        labels = [rng.choice(table.fields[field].for_split(self.words)) for field in draft.fields]
         sql, answer, evidence = self._run(draft, labels)
         return Question(
             id="unnumbered",
@@ -248,7 +235,7 @@ class _Maker:
                     label not in table.fields[f].train for f, label in zip(draft.fields, labels, strict=True)
                 ),
                 "phrasing": phrasing.id,
-                "split": self._split,
+                "split": self.split,
                 "created_at": FIXED_TIME,
             },
         )
@@ -257,12 +244,12 @@ class _Maker:
         """Reference SQL, the answer made of what it returned, and the cells that prove it."""
         if draft.keyword:
             return self._run_lookup(draft, labels[0])
-        form = self._templates.answers[draft.intent].part
+        form = self.templates.answers[draft.intent].part
         table, columns = draft.entities[0].table, ", ".join(draft.fields)
         queries, answer, evidence = [], "", []
         for entity in draft.entities:
             queries.append(f"SELECT {columns} FROM {table} WHERE id = {entity.id}")
-            cells = self._db.execute(queries[-1]).fetchone()
+            cells = self.db.execute(queries[-1]).fetchone()
             for field, label, cell in zip(draft.fields, labels, cells, strict=True):
                 answer += form.format(name=entity.name, field=label, facts=cell.rstrip("。"))
                 evidence.append(Evidence(source_table=table, row_id=entity.id, field=field, quote=cell))
@@ -270,17 +257,17 @@ class _Maker:
 
     def _run_lookup(self, draft: Draft, label: str) -> tuple[list[str], str, list[Evidence]]:
         table, field = draft.entities[0].table, draft.fields[0]
-        name = self._templates.tables[table].name
+        name = self.templates.tables[table].name
         where = f"FROM {table} WHERE {field} LIKE '%{draft.keyword}%'"
         lookup = f"SELECT id, {name} {where} ORDER BY id"
-        rows = self._db.execute(lookup).fetchall()
+        rows = self.db.execute(lookup).fetchall()
         # Both cells of a row: the name is in the answer, the keyword is why.
         cells = [(row_id, *cell) for row_id, row_name in rows for cell in ((name, row_name), (field, draft.keyword))]
         evidence = [Evidence(source_table=table, row_id=i, field=column, quote=quote) for i, column, quote in cells]
         query = lookup if draft.intent == "search" else f"SELECT COUNT(*) {where}"
-        count = len(rows) if draft.intent == "search" else self._db.execute(query).fetchone()[0]
+        count = len(rows) if draft.intent == "search" else self.db.execute(query).fetchone()[0]
         names = SEPARATOR.join(row_name for _, row_name in rows)
-        form = self._templates.answers[draft.intent].text
+        form = self.templates.answers[draft.intent].text
         return [query], form.format(field=label, value=draft.keyword, names=names, count=count), evidence
 
 
@@ -302,14 +289,9 @@ def _task_type(draft: Draft) -> str:
 
 
 def _entity_meta(draft: Draft) -> dict[str, Any]:
-    kind = draft.entities[0].kind
+    kind, named = draft.entities[0].kind, draft.entities
     if draft.keyword:
-        named = draft.entities
-        return {
-            "keyword": draft.keyword,
-            f"{kind}_names": [e.name for e in named],
-            f"{kind}_ids": [e.id for e in named],
-        }
-    suffixes = ("_a", "_b") if draft.intent == "compare" else ("",)
-    pairs = list(zip(suffixes, draft.entities, strict=True))
+        names = {f"{kind}_names": [entity.name for entity in named], f"{kind}_ids": [entity.id for entity in named]}
+        return {"keyword": draft.keyword, **names}
+    pairs = list(zip(("_a", "_b") if draft.intent == "compare" else ("",), named, strict=True))
     return {f"{kind}_name{s}": e.name for s, e in pairs} | {f"{kind}_id{s}": e.id for s, e in pairs}

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foundation.errors import UserError
+from foundation.grouping import grouped
 from sql_agent.data.templates import SPLITS, Split
 from sql_agent.records import Question
 
@@ -97,22 +98,14 @@ def assign(
 
 def connected(items: list[Item]) -> list[list[Item]]:
     """Groups of items that share keys, directly or through others, in the order of their first items."""
-    parent: dict[Key, Key] = {}
+    from scipy.cluster.hierarchy import DisjointSet  # takes a second, and readers of questions do not need it
 
-    def root(key: Key) -> Key:
-        while parent.setdefault(key, key) != key:
-            parent[key] = parent[parent[key]]
-            key = parent[key]
-        return key
-
+    sets = DisjointSet(key for item in items for key in item.keys)
     for item in items:
-        anchor, *others = sorted(item.keys)
+        anchor, *others = item.keys
         for other in others:
-            parent[root(other)] = root(anchor)
-    groups: dict[Key, list[Item]] = {}
-    for item in items:
-        groups.setdefault(root(min(item.keys)), []).append(item)
-    return list(groups.values())
+            sets.merge(anchor, other)
+    return list(grouped(items, lambda item: sets[min(item.keys)]).values())
 
 
 def _place_fixed(group: list[Item], chosen: dict[Split, list[list[Item]]]) -> bool:

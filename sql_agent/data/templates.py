@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from foundation.errors import UserError
+from sql_agent.records import Record
 
 Split = Literal["train", "val", "test"]
 Intent = Literal["single", "multi", "compare", "search", "count"]
@@ -31,13 +32,7 @@ PLACEHOLDERS: dict[Intent, set[str]] = {
 }
 
 
-class Part(BaseModel):
-    """Base of the template types: immutable, a misspelt key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Labels(Part):
+class Labels(Record):
     """What people call a field. `val` and `test` hold labels that training never shows."""
 
     train: list[str] = Field(min_length=1)
@@ -53,7 +48,7 @@ class Labels(Part):
         return [*self.train, *self.val, *self.test]
 
 
-class Table(Part):
+class Table(Record):
     """A table that can be asked about: its kind of entity, its name column, its askable fields."""
 
     kind: str
@@ -61,7 +56,7 @@ class Table(Part):
     fields: dict[str, Labels]
 
 
-class Phrasing(Part):
+class Phrasing(Record):
     """One way to ask; `fields` (search, count) limits the fields, `n_fields` (multi) counts them."""
 
     id: str
@@ -71,14 +66,14 @@ class Phrasing(Part):
     n_fields: int = 1
 
 
-class Answer(Part):
+class Answer(Record):
     """The form of the reference answer: a `text`, or a `part` repeated for each field or entity."""
 
     part: str = ""
     text: str = ""
 
 
-class Templates(Part):
+class Templates(Record):
     """The whole of templates.yaml."""
 
     tables: dict[str, Table]

@@ -1,19 +1,31 @@
 """The trials of an evaluation as logs of inspect-ai, one per model, split and decoding, for `inspect view`.
 
 Guarantees: a log holds what results.json was made of: messages with tool calls and their answers, scores with the
-judge's reason, tokens, and the error of a trial that a fault ended (which has no score). Needs the extra `eval`;
-importing this module does not.
+judge's reason, tokens, and the error of a trial that a fault ended (which has no score). Needs the extra `eval`.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from inspect_ai import log
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageSystem,
+    ChatMessageTool,
+    ChatMessageUser,
+    GenerateConfig,
+    ModelOutput,
+    ModelUsage,
+)
+from inspect_ai.scorer import Score
+from inspect_ai.tool import ToolCall
 
 from foundation.grouping import grouped
 from sql_agent.evaluation.measures import FAULT
@@ -21,42 +33,27 @@ from sql_agent.evaluation.results import EvalReport
 from sql_agent.evaluation.stats import Estimate
 from sql_agent.records import TrialRecord
 
-if TYPE_CHECKING:
-    from inspect_ai.log import EvalLog, EvalSample, EvalScore
-    from inspect_ai.model import ChatMessage
-    from inspect_ai.scorer import Score
-
 Prompts = Mapping[str, str]  # db_id -> the system prompt of its questions
 # Score name in the log -> the measure of results.json that sums it up.
 SCORES = {"reward": "reward", "answer": "answer score", "execution_match": "execution match"}
-
-
-def is_installed() -> bool:
-    """True where the extra `eval` is installed."""
-    return importlib.util.find_spec("inspect_ai") is not None
 
 
 def write_logs(
     folder: Path, results: EvalReport, records: Iterable[TrialRecord], prompts: dict[str, Prompts]
 ) -> list[Path]:
     """Write the logs of an evaluation; `prompts` has those of each model. Returns their files."""
-    from inspect_ai.log import write_eval_log
-
     groups = grouped(records, lambda record: (record.model, record.split, record.decoding))
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for (model, split, decoding), group in groups.items():
         file = folder / f"{model}-{split}-{decoding}.eval"
-        write_eval_log(to_log(results, group, prompts=prompts[model]), file)
+        log.write_eval_log(to_log(results, group, prompts=prompts[model]), file)
         files.append(file)
     return files
 
 
-def to_log(results: EvalReport, records: Sequence[TrialRecord], *, prompts: Prompts) -> EvalLog:
+def to_log(results: EvalReport, records: Sequence[TrialRecord], *, prompts: Prompts) -> log.EvalLog:
     """The log of trials that share model, split and decoding."""
-    from inspect_ai import log
-    from inspect_ai.model import GenerateConfig
-
     model, split, decoding = (records[0].model, records[0].split, records[0].decoding)
     name = results.labels[model]
     ids = list(dict.fromkeys(record.question_id for record in records))
@@ -84,27 +81,22 @@ def to_log(results: EvalReport, records: Sequence[TrialRecord], *, prompts: Prom
     )
 
 
-def _score(name: str, estimate: Estimate) -> EvalScore:
+def _score(name: str, estimate: Estimate) -> log.EvalScore:
     """Mean and interval over questions; without questions no metric, as a log holds no NaN."""
-    from inspect_ai.log import EvalMetric, EvalScore
-
     shown = {"mean": estimate.mean, "ci95_low": estimate.low, "ci95_high": estimate.high}
-    metrics = {key: EvalMetric(name=key, value=value) for key, value in shown.items() if math.isfinite(value)}
-    return EvalScore(name=name, scorer=name, metrics=metrics, metadata={"questions": estimate.n})
+    metrics = {key: log.EvalMetric(name=key, value=value) for key, value in shown.items() if math.isfinite(value)}
+    return log.EvalScore(name=name, scorer=name, metrics=metrics, metadata={"questions": estimate.n})
 
 
-def _sample(record: TrialRecord, model: str, prompt: str) -> EvalSample:
-    from inspect_ai.log import EvalError, EvalSample
-    from inspect_ai.model import ModelOutput, ModelUsage
-
+def _sample(record: TrialRecord, model: str, prompt: str) -> log.EvalSample:
     n_prompt, n_completion = record.prompt_tokens, record.completion_tokens
     usage = None
     if n_prompt is not None and n_completion is not None:
         usage = ModelUsage(input_tokens=n_prompt, output_tokens=n_completion, total_tokens=n_prompt + n_completion)
     kept = {"task_type", "stop_reason", "n_turns", "n_bad_tool_calls", "llm_seconds", "sql_calls", "no_match"}
     broken = record.stop_reason == FAULT
-    error = EvalError(message=record.reason, traceback="", traceback_ansi="") if broken else None
-    return EvalSample(
+    error = log.EvalError(message=record.reason, traceback="", traceback_ansi="") if broken else None
+    return log.EvalSample(
         id=record.question_id,
         epoch=record.sample + 1,
         input=record.question,
@@ -121,8 +113,6 @@ def _sample(record: TrialRecord, model: str, prompt: str) -> EvalSample:
 
 def _scores(record: TrialRecord) -> dict[str, Score]:
     """Only what has a value: an unscored trial is no 0 here either."""
-    from inspect_ai.scorer import Score
-
     values = {
         "reward": record.reward,
         "answer": record.answer_score,
@@ -137,8 +127,6 @@ def _scores(record: TrialRecord) -> dict[str, Score]:
 
 
 def _messages(record: TrialRecord, prompt: str) -> list[ChatMessage]:
-    from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageTool, ChatMessageUser
-
     messages: list[ChatMessage] = [ChatMessageSystem(content=prompt), ChatMessageUser(content=record.question)]
     names: dict[str, str] = {}
     for message in record.messages:
@@ -156,8 +144,6 @@ def _messages(record: TrialRecord, prompt: str) -> list[ChatMessage]:
 
 def _tool_call(call: dict[str, str]) -> Any:
     """Arguments that are no JSON object are kept as they came, with a note."""
-    from inspect_ai.tool import ToolCall
-
     try:
         arguments = json.loads(call["arguments"])
     except (ValueError, RecursionError):

@@ -21,8 +21,7 @@ from sql_agent.config.commands import EVALUATE
 from sql_agent.config.data import QUESTION_FILES
 from sql_agent.data.bundled import SPLITS as BUNDLED
 from sql_agent.data.bundled import ensure_bundled
-from sql_agent.data.dataset import fingerprint
-from sql_agent.data.files import load_files
+from sql_agent.data.dataset import fingerprint, load_files
 from sql_agent.evaluation.measures import by_agent, by_task, compare, compare_groups, summarize
 from sql_agent.evaluation.results import Counts, EvalReport
 from sql_agent.evaluation.targets import Target, label, look_at, settings_for
@@ -76,12 +75,12 @@ def prepare(asked: dict[str, Any]) -> Evaluation:
     }
     # A resumed evaluation must find the same things, from wherever it is started.
     named = {"split": [f"{file.agent}={file.file}" if file.agent else file.file for file in files.values()]}
-    named |= {option: targets[name].text for name, option in _options(targets).items()}
+    named |= {_option(target): target.text for target in targets.values()}
     return Evaluation({**asked, **named}, config, splits, targets, facts, scoring)
 
 
-def _options(targets: dict[str, Target]) -> dict[str, str]:
-    return {name: "after" if name == "after" else "before" for name in targets}
+def _option(target: Target) -> str:
+    return target.option.removeprefix("--")
 
 
 def question_files(names: list[str]) -> dict[str, FileConfig]:
@@ -127,7 +126,7 @@ def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, 
         seconds=seconds,
         partial=len(records) < planned,
         trials=Counts(planned=planned, played=len(records)),
-        targets={name: evaluation.asked[option] for name, option in _options(evaluation.targets).items()},
+        targets={name: evaluation.asked[_option(target)] for name, target in evaluation.targets.items()},
         labels={name: label(target) for name, target in evaluation.targets.items()},
         samples=evaluation.asked["samples"],
         questions={name: len(questions) for name, questions in evaluation.splits.items()},

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from foundation import run_folder
@@ -47,12 +47,7 @@ FORMS = "a run folder, RUN@best, RUN@STEP, one of its checkpoints/global_step_N,
 TINY_RECIPE = "smoke_cpu"
 BROUGHT = ("agent", "agents", "database", "rollout", "reward")
 Kind = Literal["endpoint", "checkpoint", "folder", "tiny"]
-
-
-class Tell(Protocol):
-    """Gets what is being waited for; `detail` is for a display that changes."""
-
-    def __call__(self, text: str, detail: str = "") -> None: ...
+Tell = Callable[..., None]  # gets what is being waited for, and a detail for a display that changes
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from foundation.errors import UserError
 from foundation.files import write_json
+from sql_agent.records import Record
 
 STATE, SCHEMA, PROMPT, SHORT_PROMPT = "state.json", "schema.json", "prompt.txt", "prompt_short.txt"
 RUNS, PHRASED = "runs", "phrased.jsonl"
 AMOUNTS = {"steps": 0, "test_questions": 120, "samples": 1}
 
 
-class Settled(BaseModel):
+class Settled(Record):
     """What a folder is made of. `size` (bytes) and `changed_ns` are those of the database file, 0 of a server."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     database: str
     size: int

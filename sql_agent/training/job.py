@@ -25,8 +25,7 @@ from foundation.marks import model_marks
 from sql_agent.agent.grading import scoring_of
 from sql_agent.agent.toolset import fingerprints_of
 from sql_agent.config import TrainConfig
-from sql_agent.data.dataset import to_row
-from sql_agent.data.files import facts_of
+from sql_agent.data.dataset import facts_of, to_row
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext

@@ -10,7 +10,7 @@ from itertools import chain
 from foundation.errors import UserError
 from sql_agent.config import OptimConfig, RolloutConfig, TrainConfig, TrainerConfig
 from sql_agent.config.agents import DEFAULT
-from sql_agent.data.files import load_files
+from sql_agent.data.dataset import load_files
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_scorers, needs_answer
 from sql_agent.scoring.registry import ScoringContext

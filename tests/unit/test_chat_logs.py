@@ -152,7 +152,7 @@ def test_every_bad_line_is_told_and_the_others_are_read(tmp_path: Path) -> None:
     good = json.dumps({"messages": [said("user", Q)]})
     (tmp_path / "log.jsonl").write_text(f'hello\n{good}\n{{"torn": [1,\n{good}\n\n{good}{good}\n')
     turns, bad = read_turns(tmp_path / "log.jsonl")
-    assert [turn.number for turn in turns] == [2, 4, 6, 6]
+    assert [turn.session for turn in turns] == ["line 2", "line 4", "line 6", "line 6"]
     assert [text.partition(":")[0] for text in bad] == ["session 1", "session 3"]
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from foundation.errors import UserError
 from foundation.files import write_lines
+from sql_agent.commands.difficulty import measure
 from sql_agent.config import data_path
 from sql_agent.curation.chats import Limits, questions, read_turns
-from sql_agent.curation.difficulty import measure, why_dropped
 from sql_agent.curation.leaks import ANSWER, INSIDE, QUERY, SAME, find_leaks
 from sql_agent.curation.near import repeats
 from sql_agent.curation.private import private
@@ -183,7 +183,7 @@ def test_a_log_without_users_is_an_error(tmp_path: Path) -> None:
 def trial(question: str, sample: int, reward: float | None, **more: Any) -> TrialRecord:
     parts = {} if reward is None else {"answer": reward}
     return TrialRecord(
-        question_id=question, question=question, reward=reward, reward_parts=parts, sample=sample, **more
+        question_id=question, stop_reason="answered", reward=reward, reward_parts=parts, sample=sample, **more
     )
 
 
@@ -194,8 +194,8 @@ def test_difficulty_keeps_what_varies() -> None:
     records += [trial("hard", 0, 1.0, decoding="greedy")]
     found = measure(records, threshold=0.5)
     assert found.keys() == {"easy", "hard", "good"}
-    assert [bool(why_dropped(found[name])) for name in ("easy", "hard", "good")] == [True, True, False]
-    assert found["good"].pass_at(1) == 0.25 and found["good"].pass_at(2) == 0.5 and found["hard"].pass_at(4) == 0
+    assert [bool(found[name].why_dropped()) for name in ("easy", "hard", "good")] == [True, True, False]
+    assert found["good"].passed == [True, False, False, False] and not any(found["hard"].passed)
 
 
 @pytest.mark.parametrize(
