@@ -28,7 +28,6 @@ from agl_plugin.audit.spans import seen_rollout
 from agl_plugin.update.rows import Call, Limits, rows_of_calls
 from agl_plugin.update.rules import Updated, UpdatedRow
 from foundation import run_folder
-from foundation.files import write_json
 from sql_agent.run_audit.chain import Chain
 from sql_agent.run_audit.search import asked, find, reasons, steps, trail
 
@@ -133,16 +132,13 @@ def measure(folder: Path, *, n_rollouts: int, seed: int = 1) -> dict[str, Any]:
 
 def main(
     rollouts: Annotated[int, typer.Option(min=1, help="how many")] = 100_000,
-    out: Annotated[Path | None, typer.Option(help="a JSON file for the figures")] = None,
 ) -> None:
-    """Print the figures, and write them where asked."""
+    """Print the figures."""
     with tempfile.TemporaryDirectory() as place:
         seconds = measure(Path(place), n_rollouts=rollouts)
     figures = {k: v for k, v in seconds.items() if k != "query_seconds"} | seconds["query_seconds"]
     for name, value in figures.items():
         print(f"{name:45} {value:.4g}" if isinstance(value, float) else f"{name:45} {value}")
-    if out:
-        write_json(out, seconds)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How close judging comes to its lower bound, what groups save, and what a verdict from the cache costs.
 
-  .venv/bin/python benchmarks/judge.py [--out judge.json]
+  .venv/bin/python benchmarks/judge.py
 
 wall     wall time of N verdicts over max(longest call, N x mean call / concurrency), against an endpoint in a process
          of its own with log-normal latencies, plain and where it refuses calls above its places, and with 64 in flight
@@ -22,16 +22,17 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import SecretStr
 
-from foundation.files import write_json
 from reward_client import JudgeEndpoint, JudgeItem, LLMJudge, Mode, grade_group
 from sql_agent.config import data_path
 from sql_agent.data.dataset import load_questions
@@ -40,7 +41,8 @@ from sql_agent.testing.server import chat_reply, error_reply, openai_server
 
 REASON = "要点与参考答案一致，缺少一项禁忌，表述清楚，没有编造的内容。"
 VERDICT = {"accuracy": 0.9, "completeness": 0.7, "clarity": 1, "professionalism": 1, "reason": REASON}
-GROUP_SIZES = (4, 8, 16)
+GROUP_SIZES, N_QUESTIONS = (4, 8, 16), 8
+MODES: tuple[Mode, ...] = ("pointwise", "groupwise", "pairwise")
 FORK = multiprocessing.get_context("fork")
 
 
@@ -159,22 +161,17 @@ def counting(request: dict[str, Any]) -> dict[str, Any]:
     return {**chat_reply(content), "usage": usage}
 
 
-def tokens(n_questions: int = 8) -> dict[str, dict[str, float]]:
-    """Mean tokens per answer of each mode, and ratios, by group size."""
+def tokens() -> dict[int, dict[Mode, float]]:
+    """Mean tokens per answer of each mode, by group size."""
     questions = load_questions(data_path("data/test.parquet"))
-    chosen = questions[:: max(1, len(questions) // n_questions)][:n_questions]
-    table: dict[str, dict[str, float]] = {}
-    modes: Sequence[Mode] = ("pointwise", "groupwise", "pairwise")
+    chosen = questions[:: len(questions) // N_QUESTIONS][:N_QUESTIONS]
+    table: dict[int, dict[Mode, float]] = defaultdict(dict)
     with openai_server(counting) as server:
-        for n in GROUP_SIZES:
-            per_answer: dict[str, float] = {}
-            for mode in modes:
-                with tempfile.TemporaryDirectory() as folder:
-                    judge = judge_at(server.base_url, Path(folder))
-                    used = [asyncio.run(_group_tokens(judge, question, n, mode)) for question in chosen]
-                per_answer[mode] = round(statistics.fmean(used) / n, 1)
-            ratios = {f"{mode}_ratio": round(per_answer[mode] / per_answer["pointwise"], 3) for mode in modes[1:]}
-            table[str(n)] = {**per_answer, **ratios}
+        for n, mode in product(GROUP_SIZES, MODES):
+            with tempfile.TemporaryDirectory() as folder:
+                judge = judge_at(server.base_url, Path(folder))
+                used = [asyncio.run(_group_tokens(judge, question, n, mode)) for question in chosen]
+            table[n][mode] = statistics.fmean(used) / n
     return table
 
 
@@ -198,7 +195,7 @@ def cached_ms() -> float:
         await judge.grade(item)
         started_s = time.perf_counter()
         for _ in range(n):
-            assert (await judge.grade(item)).cached
+            assert (await judge.grade(item)).usage.cache_hits
         return (time.perf_counter() - started_s) / n * 1000
 
     with openai_server(counting) as server, tempfile.TemporaryDirectory() as folder:
@@ -206,23 +203,19 @@ def cached_ms() -> float:
 
 
 def main(
-    out: Annotated[Path | None, typer.Option(help="write the figures there as JSON")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="runs of each wall time case; the median counts")] = 3,
 ) -> None:
     """Measure the judge client; about four minutes on an idle machine."""
     by_round = {name: [wall(case) for _ in range(rounds)] for name, case in CASES.items()}
-    walls = {
-        name: {figure: round(statistics.median(row[figure] for row in rows), 3) for figure in rows[0]}
-        for name, rows in by_round.items()
-    }
-    for name, row in walls.items():
+    for name, rows in by_round.items():
+        median = {figure: statistics.median(row[figure] for row in rows) for figure in rows[0]}
         line = "{ratio:.2f} times the bound, {cpu_ms:.2f} ms of processor time, {refused:.0f} refused"
-        typer.echo(f"{name}: {line.format(**row)}")
-    figures = {"wall": walls, "tokens_per_answer": tokens(), "cache_hit_ms": cached_ms()}
-    saved = ", ".join(f"n={n} {row['groupwise_ratio']:.2f}" for n, row in figures["tokens_per_answer"].items())
-    typer.echo(f"groupwise over pointwise tokens: {saved}; cache hit {figures['cache_hit_ms']:.2f} ms")
-    if out:
-        write_json(out, figures)
+        typer.echo(f"{name}: {line.format(**median)}")
+    table = tokens()
+    for mode in MODES[1:]:
+        saved = ", ".join(f"n={n} {row[mode] / row[MODES[0]]:.2f}" for n, row in table.items())
+        typer.echo(f"{mode} over pointwise tokens: {saved}")
+    typer.echo(f"cache hit {cached_ms():.2f} ms")
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@
 For each path, number of calls in flight and model (by default one that answers at once, and one that takes 500 ms):
 calls per second, CPU of the proxy and of the store in ms per call, calls that failed, and calls whose span the store
 has not got. `stock` is agentlightning.LLMProxy as it comes, with `agl store`; `gateway` is this project's, with the
-store that lasts; `direct` calls the model server (support/model_server.py). MiB are those of proxy and store after the
-cell. `--soak` makes so many calls, at 64 in flight; `--stream` asks for streams; `--long` plays rollouts of 50 calls
-whose last one sees 8,000 tokens, with packed and with plain spans, and says what each costs (support/long_calls.py).
-Everything is on this machine, the client too: calls per second say what is possible beside it, CPU per call is what a
-path costs. All callers begin at once, which takes a share of a short time. Run it on an idle machine; the load before
-it stands in the file.
+store that lasts; `direct` calls the model server (support/model_server.py). `--soak` makes so many calls, at 64 in
+flight; `--long` plays rollouts of 50 calls whose last one sees 8,000 tokens, with packed and with plain spans, and says
+what each costs (support/long_calls.py). Everything is on this machine, the client too: calls per second say what is
+possible beside it, CPU per call is what a path costs. All callers begin at once, which takes a share of a short time.
+Run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -26,18 +25,16 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import aiohttp
-import psutil
 import typer
 
 from benchmarks.support.model_server import MODEL, model_server
 from benchmarks.support.processor import cpu_s
 from foundation.environment import COMMON_ENV
-from foundation.files import write_json
 from foundation.net import free_port
 from foundation.processes import end_with_parent
 
@@ -45,7 +42,7 @@ START_S = 90.0
 PATHS = ("stock", "gateway", "direct")
 IN_FLIGHT, DELAYS_MS = (1, 16, 64, 256), (0, 500)
 N_ATTEMPTS, CALLS_PER_ENGINE = 64, 2**14
-HEADER = "path     model ms in flight    calls   calls/s  proxy ms  store ms  failed  no span proxy MiB store MiB"
+HEADER = "path     model ms in flight    calls   calls/s  proxy ms  store ms  failed  no span"
 PROMPT = {"system": "你是一位医学数据库助手。" * 20, "user": "甲药的适应症是什么？"}
 MESSAGES = [{"role": role, "content": text} for role, text in PROMPT.items()]
 BODY = {"model": MODEL, "messages": MESSAGES, "temperature": 1.0, "top_p": 1.0}
@@ -64,13 +61,6 @@ class Cell:
     proxy_ms: float
     store_ms: float
     span_gap: int
-    proxy_mib: float
-    store_mib: float
-
-
-def memory_mib(pid: int) -> float:
-    """Memory of a process; 0 for none."""
-    return round(psutil.Process(pid).memory_info().rss / 2**20, 1) if pid else 0.0
 
 
 @contextmanager
@@ -140,9 +130,7 @@ async def proxy(
         await made.stop()
 
 
-async def load(
-    urls: list[str], *, in_flight: int, stream: bool, go_on: Callable[[int], bool]
-) -> tuple[int, int, float]:
+async def load(urls: list[str], *, in_flight: int, go_on: Callable[[int], bool]) -> tuple[int, int, float]:
     """Calls with so many in flight while `go_on` says so of their number: answered, failed, and seconds."""
     begun = answered = failed = 0
 
@@ -151,9 +139,9 @@ async def load(
         while go_on(begun):
             begun += 1
             try:
-                async with http.post(urls[number % len(urls)], json=BODY | {"stream": stream}) as reply:
+                async with http.post(urls[number % len(urls)], json=BODY) as reply:
                     text = await reply.text()
-                    good = reply.status == 200 and '"choices"' in text and (not stream or "[DONE]" in text)
+                    good = reply.status == 200 and '"choices"' in text
             except aiohttp.ClientError:
                 good = False
             answered, failed = answered + good, failed + (not good)
@@ -189,19 +177,18 @@ class Place:
     model: str
     store: Any
     store_pid: int
-    stream: bool
 
 
 async def measure(path: str, delay_ms: int, in_flight: int, *, place: Place, seconds: float, soak: int) -> Cell:
     """One cell, after a call on each connection."""
     async with proxy(path, place.store, f"{place.model}/{delay_ms}/v1") as (urls, pid):
-        await load(urls, in_flight=in_flight, stream=place.stream, go_on=lambda n: n < in_flight)
+        await load(urls, in_flight=in_flight, go_on=lambda n: n < in_flight)
         await at_rest(place.store_pid)
         spans = await n_spans(place.store, urls)
         before = cpu_s(pid), cpu_s(place.store_pid)
         until = time.monotonic() + seconds * (1 + bool(delay_ms))
         go_on: Callable[[int], bool] = (lambda n: n < soak) if soak else (lambda _: time.monotonic() < until)
-        answered, failed, took_s = await load(urls, in_flight=in_flight, stream=place.stream, go_on=go_on)
+        answered, failed, took_s = await load(urls, in_flight=in_flight, go_on=go_on)
         await at_rest(place.store_pid)
         calls = max(1, answered + failed)
         proxy_ms, store_ms = (
@@ -210,27 +197,23 @@ async def measure(path: str, delay_ms: int, in_flight: int, *, place: Place, sec
         )
         gap = answered - (await n_spans(place.store, urls) - spans) if pid else 0
         rate = round(answered / took_s, 1)
-        memory = memory_mib(pid), memory_mib(place.store_pid if pid else 0)
-        return Cell(path, delay_ms, in_flight, calls, failed, rate, proxy_ms, store_ms, gap, *memory)
+        return Cell(path, delay_ms, in_flight, calls, failed, rate, proxy_ms, store_ms, gap)
 
 
-async def measured(
-    paths: list[str], loads: list[tuple[int, int]], *, model: str, seconds: float, soak: int, stream: bool
-) -> list[Cell]:
-    """All cells, with a fresh store for each path; `loads` are milliseconds of a call, and calls in flight."""
+async def measured(paths: list[str], loads: list[tuple[int, int]], *, model: str, seconds: float, soak: int) -> None:
+    """Print all cells, with a fresh store for each path; `loads` are milliseconds of a call, and calls in flight."""
     from agentlightning import LightningStoreClient
 
-    cells: list[Cell] = []
+    typer.echo(HEADER)
     for path in paths:
         with store_process(path) as (address, pid):
             await until_up(address)
             store = LightningStoreClient(address)
             for delay_ms, in_flight in loads:
-                place = Place(model, store, pid, stream)
-                cells.append(await measure(path, delay_ms, in_flight, place=place, seconds=seconds, soak=soak))
-                typer.echo(line(cells[-1]), err=True)
+                place = Place(model, store, pid)
+                cell = await measure(path, delay_ms, in_flight, place=place, seconds=seconds, soak=soak)
+                typer.echo(line(cell))
             await store.close()
-    return cells
 
 
 async def measured_long(model: str, *, rollouts: int, calls: int, tokens: int) -> dict[str, dict[str, float]]:
@@ -276,22 +259,19 @@ def long_lines(costs: dict[str, dict[str, float]]) -> Iterator[str]:
 def line(cell: Cell) -> str:
     """A cell as a row of the table."""
     speed = f"{cell.calls_per_s:10.1f}{cell.proxy_ms:10.2f}{cell.store_ms:10.2f}"
-    rest = f"{cell.failed:8}{cell.span_gap:9}{cell.proxy_mib:10.0f}{cell.store_mib:10.0f}"
-    return f"{cell.path:9}{cell.delay_ms:8}{cell.in_flight:10}{cell.calls:9}{speed}{rest}"
+    return f"{cell.path:9}{cell.delay_ms:8}{cell.in_flight:10}{cell.calls:9}{speed}{cell.failed:8}{cell.span_gap:9}"
 
 
 def main(
     path: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PATHS)} (default: all)")] = None,
     seconds: Annotated[float, typer.Option(min=1, help="time of each measurement")] = 5.0,
     soak: Annotated[int, typer.Option(min=0, help="so many calls at 64 in flight instead")] = 0,
-    stream: Annotated[bool, typer.Option("--stream", help="ask for streams")] = False,
     long: Annotated[bool, typer.Option("--long", help="rollouts of a growing history instead, in both forms")] = False,
     rollouts: Annotated[int, typer.Option(min=1, help="with --long: how many")] = 20,
     calls: Annotated[int, typer.Option(min=2, help="with --long: of each")] = 50,
     tokens: Annotated[int, typer.Option(min=100, help="with --long: that the last call sees")] = 8000,
     in_flight: Annotated[list[int] | None, typer.Option(min=1, help=f"calls in flight (default: {IN_FLIGHT})")] = None,
     delay_ms: Annotated[list[int] | None, typer.Option(min=0, help=f"of the model (default: {DELAYS_MS})")] = None,
-    out: Annotated[Path | None, typer.Option(help="write the figures there as JSON")] = None,
 ) -> None:
     """Measure what an LLM call costs on each path; about six minutes for all."""
     paths = path or [*PATHS]
@@ -302,18 +282,13 @@ def main(
         raise typer.BadParameter("--long plays rollouts of its own: leave --in-flight and --delay-ms out")
     for name, value in COMMON_ENV.items():
         os.environ.setdefault(name, value)
-    facts = {"seconds": seconds, "cores": os.cpu_count(), "load_before": [round(one, 2) for one in os.getloadavg()]}
     with model_server() as model:
         if long:
             costs = asyncio.run(measured_long(model, rollouts=rollouts, calls=calls, tokens=tokens))
-            typer.echo("\n".join(long_lines(costs)))
-            return write_json(out, {**facts, **costs}) if out else None
+            return typer.echo("\n".join(long_lines(costs)))
         usual = ((0,), (64,)) if soak else (DELAYS_MS, IN_FLIGHT)
         loads = [*itertools.product(delay_ms or usual[0], in_flight or usual[1])]
-        cells = asyncio.run(measured(paths, loads, model=model, seconds=seconds, soak=soak, stream=stream))
-    typer.echo("\n".join([HEADER, *map(line, cells)]))
-    if out:
-        write_json(out, {**facts, "cells": [asdict(cell) for cell in cells]})
+        asyncio.run(measured(paths, loads, model=model, seconds=seconds, soak=soak))
 
 
 if __name__ == "__main__":
