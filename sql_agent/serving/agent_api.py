@@ -15,6 +15,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -64,11 +65,11 @@ class NoReply(AgentGRPOError):
     def body(self) -> dict[str, Any]:
         return {"error": {"message": str(self), "type": self.kind, "param": None, "code": self.code}}
 
-    @property
-    def response(self) -> Response:
-        """As it is sent."""
-        headers = {"Retry-After": str(RETRY_AFTER_S)} if self.code in (429, 503, 504) else {}
-        return JSONResponse(self.body, status_code=self.code, headers=headers)
+
+async def _no_reply(_: Request, no: Exception) -> Response:
+    assert isinstance(no, NoReply)
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if no.code in (429, 503, 504) else {}
+    return JSONResponse(no.body, status_code=no.code, headers=headers)
 
 
 async def _no_route(request: Request, exc: Exception) -> Response:
@@ -108,7 +109,7 @@ class AgentApi:
         if keeper and runner.toolset.kinds:
             raise UserError("serve.keep: environments tell the model what is in no message; leave it out")
         self._answerer, self._name, self._limits, self._keeper = answerer, name, limits, keeper
-        self._open = 0
+        self._open = set[asyncio.Future[Answer]]()
         self.metrics = RequestMetrics("agent_api")
 
     def app(self, traffic: Traffic, *, token: str) -> Starlette:
@@ -126,11 +127,12 @@ class AgentApi:
             Route("/health", self._health),
             Route("/metrics", self._metrics),
             Route("/v1/models", self._models),
-            Route("/v1/chat/completions", self._chat, methods=["POST"]),
-            Route("/v1/responses", self._responses, methods=["POST"]),
+            Route("/v1/chat/completions", partial(self._reply, kind=ChatRequest, form=ChatReply), methods=["POST"]),
+            Route("/v1/responses", partial(self._reply, kind=ResponseRequest, form=ResponseReply), methods=["POST"]),
             Route("/v1/feedback", self._feedback, methods=["POST"]),
         ]
-        return Starlette(routes=routes, middleware=[gate], exception_handlers={HTTPException: _no_route})
+        faults = {HTTPException: _no_route, NoReply: _no_reply}
+        return Starlette(routes=routes, middleware=[gate], exception_handlers=faults)
 
     async def _health(self, _: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -142,33 +144,21 @@ class AgentApi:
         model = {"id": self._name, "object": "model", "created": 0, "owned_by": "agentgrpo"}
         return JSONResponse({"object": "list", "data": [model]})
 
-    async def _chat(self, request: Request) -> Response:
-        return await self._reply(request, ChatRequest, ChatReply)
-
-    async def _responses(self, request: Request) -> Response:
-        return await self._reply(request, ResponseRequest, ResponseReply)
-
     async def _reply(self, request: Request, kind: type[ChatRequest | ResponseRequest], form: type[Reply]) -> Response:
-        try:
-            chat = self._checked(_parsed(kind, await request.body()).chat)
-            turn = _Turn(self, chat, form(chat))
-            if chat.stream:
-                return StreamingResponse(turn.events(), media_type="text/event-stream")
-            return JSONResponse(await turn.body())
-        except NoReply as no:
-            return no.response
+        chat = self._checked(_parsed(kind, await request.body()).chat)
+        turn = _Turn(self, chat, form(chat))
+        if chat.stream:
+            return StreamingResponse(turn.events(), media_type="text/event-stream")
+        return JSONResponse(await turn.body())
 
     async def _feedback(self, request: Request) -> Response:
+        given = _parsed(Feedback, await request.body())
+        if not self._keeper:
+            raise NoReply(404, "nothing is kept here: set serve.keep", INVALID)
         try:
-            given = _parsed(Feedback, await request.body())
-            if not self._keeper:
-                raise NoReply(404, "nothing is kept here: set serve.keep", INVALID)
-            try:
-                left_out = await asyncio.wrap_future(self._keeper.feedback(given))
-            except OSError as exc:
-                raise NoReply(500, f"the feedback was not kept: {exc.strerror}", "not_kept") from exc
-        except NoReply as no:
-            return no.response
+            left_out = await asyncio.wrap_future(self._keeper.feedback(given))
+        except OSError as exc:
+            raise NoReply(500, f"the feedback was not kept: {exc.strerror}", "not_kept") from exc
         return JSONResponse({"id": given.id, "score": given.score, **({"answer": left_out} if left_out else {})})
 
     def _checked(self, chat: ChatRequest) -> ChatRequest:
@@ -186,15 +176,12 @@ class AgentApi:
 
     def begin(self, chat: ChatRequest, tell: Tell) -> asyncio.Future[Answer]:
         """The answer, begun; it counts as in flight until it is done. Raises NoReply at the limit."""
-        if self._open >= self._limits.max_open:
-            raise NoReply(429, f"{self._open} conversations are in flight, which is the limit", "overloaded")
-        self._open += 1
+        if len(self._open) >= self._limits.max_open:
+            raise NoReply(429, f"{len(self._open)} conversations are in flight, which is the limit", "overloaded")
         task = asyncio.ensure_future(self._answer(chat, tell))
-        task.add_done_callback(self._ended)
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
         return task
-
-    def _ended(self, _: object) -> None:
-        self._open -= 1
 
     async def _answer(self, chat: ChatRequest, tell: Tell) -> Answer:
         """Raises NoReply."""
