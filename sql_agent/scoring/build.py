@@ -61,21 +61,26 @@ def build_context(
 
 
 def _judge(config: RewardConfig, run: str) -> tuple[str, LLMJudge | None]:
-    if config.judge.kind == "reference":
-        return _offline(config, "offline reference judge (reward.judge.kind = reference)"), None
-    try:
-        endpoints = endpoints_from_env()
-        judge = _llm_judge(endpoints, config, run=run) if endpoints else None
-    except ValueError as exc:
-        raise UserError(str(exc)) from exc
-    if judge:
-        return judge.name, judge
+    why = "reward.judge.kind = reference"
+    if config.judge.kind != "reference":
+        try:
+            if endpoints := endpoints_from_env():
+                judge = _llm_judge(endpoints, config, run=run)
+                return judge.name, judge
+        except ValueError as exc:
+            raise UserError(str(exc)) from exc
+        why = "no TEACHER_* endpoint set"
     if config.judge.kind == "llm":
         raise UserError(
             "reward.judge.kind = 'llm': the LLM judge needs TEACHER_API_KEY, TEACHER_MODEL and TEACHER_BASE_URL. "
             "Set them in .env, or use --set reward.judge.kind=reference"
         )
-    return _offline(config, "offline reference judge (no TEACHER_* endpoint set)"), None
+    if config.judge.mode != "pointwise":
+        raise UserError(
+            f"reward.judge.mode = {config.judge.mode!r}: the offline reference judge grades pointwise only. Set "
+            "TEACHER_API_KEY, TEACHER_MODEL and TEACHER_BASE_URL, or use --set reward.judge.mode=pointwise"
+        )
+    return f"offline reference judge ({why})", None
 
 
 def _prompt(config: RewardConfig) -> Path | None:
@@ -89,15 +94,6 @@ def _check_prompt(config: RewardConfig) -> None:
             read_prompt(path)
     except ValueError as exc:
         raise UserError(f"reward.judge.prompt = {config.judge.prompt!r}: {exc}") from exc
-
-
-def _offline(config: RewardConfig, name: str) -> str:
-    if config.judge.mode != "pointwise":
-        raise UserError(
-            f"reward.judge.mode = {config.judge.mode!r}: the offline reference judge grades pointwise only. Set "
-            "TEACHER_API_KEY, TEACHER_MODEL and TEACHER_BASE_URL, or use --set reward.judge.mode=pointwise"
-        )
-    return name
 
 
 def _reward_model(config: RewardConfig) -> tuple[RewardModelClient | None, str]:

@@ -62,11 +62,6 @@ class ScoringContext:
             raise UserError(f"agent {agent!r}: {unknown_agent(agent, self.agents)}")
         return replace(self.agents[agent], in_group=self.in_group)
 
-    @property
-    def database(self) -> Database | None:
-        """The database of a run that has one for all questions; None without one."""
-        return self.database_of("")
-
     def database_of(self, db_id: str) -> Database | None:
         """The question's database; None where the agent has none. Raises DatabaseFault."""
         return self.databases and self.databases.of(db_id)

@@ -11,6 +11,7 @@ import asyncio
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from foundation.rollout_keys import AWAITS_GROUP
@@ -175,25 +176,13 @@ async def math(question: Question, episode: Episode, context: ScoringContext) ->
     return Score(value=float(verdict.equal), explanation=verdict.why)
 
 
-@scorer("sql_result")
-async def sql_result(question: Question, episode: Episode, context: ScoringContext) -> Score:
-    """The share of the k reference queries whose result one of the agent's last k queries gave (see result_match.py).
-
-    Only queries that ran and that read a table count, each once. Only the last k: a row of guesses must not pay.
-    """
-    return await _by_results("sql_result", same_results, question, episode, context)
-
-
-@scorer("sql_partial")
-async def sql_partial(question: Question, episode: Episode, context: ScoringContext) -> Score:
-    """As `sql_result`, and up to half of it where a result is near the reference's (see result_match.nearness)."""
-    return await _by_results("sql_partial", nearness, question, episode, context)
-
-
 async def _by_results(
     name: str, compare: Callable[..., float], question: Question, episode: Episode, context: ScoringContext
 ) -> Score:
-    """The mean over the reference queries of the best that one of the last queries earns by `compare`, in [0, 1]."""
+    """The mean over the k reference queries of the best that one of the agent's last k queries earns by `compare`.
+
+    Only queries that ran and that read a table count, each once. Only the last k: a row of guesses must not pay.
+    """
     if not question.sql:
         return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has no reference query")
     database = context.database_of(question.db_id)
@@ -215,6 +204,11 @@ async def _by_results(
     return Score(value=sum(earned) / len(earned), explanation=explanation + (f", {len(near)} nearly" if near else ""))
 
 
+# sql_partial also pays up to half where a result is near the reference's (result_match.nearness).
+sql_result = scorer("sql_result")(partial(_by_results, "sql_result", same_results))
+sql_partial = scorer("sql_partial")(partial(_by_results, "sql_partial", nearness))
+
+
 def _no_yardstick(result: QueryResult) -> str:
     """Why a reference result cannot be compared with, or ""."""
     if result.error or result.rows:
@@ -228,20 +222,11 @@ async def _whole_result(call: SqlCall, database: Database) -> QueryResult:
     return again if again.ok else call.result
 
 
-@scorer("bird_execution")
-async def bird_execution(question: Question, episode: Episode, context: ScoringContext) -> Score:
-    """1 where the agent's last query that ran gives what the reference gives by BIRD's public rule, else 0."""
-    return await _public_execution("bird_execution", question, episode, context)
-
-
-@scorer("spider_execution")
-async def spider_execution(question: Question, episode: Episode, context: ScoringContext) -> Score:
-    """1 where the agent's last query that ran gives what the reference gives by Spider's public rule, else 0."""
-    return await _public_execution("spider_execution", question, episode, context)
-
-
 async def _public_execution(name: str, question: Question, episode: Episode, context: ScoringContext) -> Score:
-    """See public_match.py. Both queries run without the agent's limit of rows."""
+    """1 where the agent's last query that ran gives what the reference gives by a rule of public_match.py, else 0.
+
+    Both queries run without the agent's limit of rows.
+    """
     as_run, equal = RULES[name]
     if len(question.sql) != 1:
         why = f"question {question.id} has {len(question.sql)} reference queries, and the scorer {name} compares one"
@@ -326,7 +311,7 @@ async def turn_rank(question: Question, episode: Episode, context: ScoringContex
     return Score(value=0.0)
 
 
-PUBLIC = {"bird_execution": bird_execution, "spider_execution": spider_execution}
+PUBLIC = {name: scorer(name)(partial(_public_execution, name)) for name in RULES}
 # These run reference queries.
 OF_QUERIES = (sql_result, sql_partial, *PUBLIC.values())
 # These look at the whole episode, so an empty answer is no reason to skip them.

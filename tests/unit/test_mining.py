@@ -525,10 +525,11 @@ def test_reference_and_answer_earn_the_whole_reward_and_a_constant_little(mined:
     context = build_context(config, DatabaseConfig(path=str(path), tables=tables))
 
     async def earned() -> list[tuple[float, float]]:
-        assert context.database
+        database = context.database_of("")
+        assert database
         found = []
         for question in mined.splits["test"]:
-            result = await context.database.query(question.sql[0])
+            result = await database.query(question.sql[0])
             right = Episode(
                 question=question, final_answer=question.answer, sql_calls=[SqlCall(sql=question.sql[0], result=result)]
             )

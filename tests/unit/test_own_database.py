@@ -60,8 +60,9 @@ def context(database: Path) -> Iterator[ScoringContext]:
 
 def earned(question: Question, context: ScoringContext, answer: str, *ran: str) -> float | None:
     async def run() -> float | None:
-        assert context.database
-        calls = [SqlCall(sql=sql, result=await context.database.query(sql)) for sql in ran]
+        database = context.database_of("")
+        assert database
+        calls = [SqlCall(sql=sql, result=await database.query(sql)) for sql in ran]
         return (await score(Episode(question=question, final_answer=answer, sql_calls=calls), context)).total
 
     return asyncio.run(run())

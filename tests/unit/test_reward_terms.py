@@ -54,7 +54,8 @@ def context_of(*terms: dict[str, Any], **config: Any) -> ScoringContext:
 def reward(said: str, context: ScoringContext, *queries: str, **values: Any) -> Reward:
     """The queries run in the test's database where there is one, else they give a row."""
     with closing(context):
-        results = [context.database.query_sync(q) if context.database else QueryResult(rows=[[1]]) for q in queries]
+        database = context.database_of("")
+        results = [database.query_sync(q) if database else QueryResult(rows=[[1]]) for q in queries]
         calls = [SqlCall(sql=sql, result=result) for sql, result in zip(queries, results, strict=True)]
         episode = Episode(question=question(**values), final_answer=said, sql_calls=calls)
         return asyncio.run(score(episode, context))
