@@ -18,20 +18,16 @@ from reward_client.judge import LLMJudge
 from reward_client.schema import (
     Budget,
     Criteria,
-    GroupScore,
     GroupVerdict,
     JudgeEndpoint,
     JudgeItem,
     Mode,
-    PairVerdict,
-    Usage,
     Verdict,
 )
 
 __all__ = [
     "Budget",
     "Criteria",
-    "GroupScore",
     "GroupVerdict",
     "JudgeBudgetSpent",
     "JudgeEndpoint",
@@ -43,8 +39,6 @@ __all__ = [
     "JudgeUnreachable",
     "LLMJudge",
     "Mode",
-    "PairVerdict",
-    "Usage",
     "Verdict",
     "endpoints_from_env",
     "needed_endpoints",

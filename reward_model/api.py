@@ -242,14 +242,7 @@ def _add_scores(
     async def score_batch(request: Annotated[batch_type, Body()]) -> t.BatchScore:  # type: ignore[valid-type]
         return t.BatchScore(results=await scores(request.items))
 
-    # Written out: with `model`, FastAPI would document the errors of a text route as text too.
-    as_json = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    text_options = {
-        **options,
-        "responses": {status: {"description": "Problem", "content": as_json} for status in errors},
-    }
-
-    @app.get("/metrics", response_class=PlainTextResponse, summary="Prometheus metrics", **text_options)
+    @app.get("/metrics", include_in_schema=False)
     async def prometheus() -> PlainTextResponse:
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 

@@ -12,26 +12,16 @@ from typing import Any
 
 from scipy.stats import binomtest
 
-from reward_model.encoding import Encoder
 from reward_model.pairs import Pair
 from reward_model.scoring import RewardScorer
 
 
-def pair_accuracy(model: Any, encoder: Encoder, pairs: Sequence[Pair], *, pad_id: int) -> dict[str, Any]:
+def pair_accuracy(scorer: RewardScorer, pairs: Sequence[Pair]) -> dict[str, Any]:
     """Accuracy with its 95 % interval, mean margin in logits, and the accuracy of each kind."""
-    return summarise(pairs, pair_margins(RewardScorer(model, encoder, pad_id=pad_id), pairs))
-
-
-def pair_margins(scorer: RewardScorer, pairs: Sequence[Pair]) -> list[float]:
-    """Score of the chosen side minus score of the rejected side."""
     sides = [side for pair in pairs for side in (pair.chosen, pair.rejected)]
     encoded = [scorer.encoder.encode([(turn.role, turn.content) for turn in side]) for side in sides]
     scores = [scored.score for scored in scorer.score_encoded(encoded)]
-    return [good - bad for good, bad in zip(scores[::2], scores[1::2], strict=True)]
-
-
-def summarise(pairs: Sequence[Pair], margins: Sequence[float]) -> dict[str, Any]:
-    """The figures of `pair_accuracy` from margins."""
+    margins = [good - bad for good, bad in zip(scores[::2], scores[1::2], strict=True)]
     by_kind: dict[str, list[float]] = defaultdict(list)
     for pair, margin in zip(pairs, margins, strict=True):
         by_kind[pair.kind or "unnamed"].append(margin)

@@ -21,7 +21,7 @@ from foundation.errors import UserError
 from foundation.files import write_lines
 from reward_model.api import pair_score
 from reward_model.api_types import ScoreRequest
-from reward_model.evaluation import pair_margins, summarise
+from reward_model.evaluation import pair_accuracy
 from reward_model.inference_api import load_served
 from reward_model.pairs import Skipped, json_lines, parsed, read_pairs
 from reward_model.scoring import Item
@@ -65,7 +65,7 @@ def main(
         typer.echo(f"{len(rows)} responses scored: {output}")
     elif pairs is not None:
         held_out, _ = read_pairs(pairs)
-        typer.echo(json.dumps(summarise(held_out, pair_margins(served.scorer, held_out)), indent=1))
+        typer.echo(json.dumps(pair_accuracy(served.scorer, held_out), indent=1))
     else:
         texts = [text for text in (response, rejected) if text is not None]
         items = [Item(prompt, text, reference) for text in texts]

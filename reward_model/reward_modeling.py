@@ -36,6 +36,7 @@ from reward_model.evaluation import pair_accuracy
 from reward_model.folder import check_weights_folder
 from reward_model.merge_lora import BASE_NOTE, base_note
 from reward_model.pairs import Pair
+from reward_model.scoring import RewardScorer
 from reward_model.training_data import Loaded, load, tokenized
 
 CARD_PAIRS = 2000
@@ -183,7 +184,7 @@ def _metrics(trainer: Any, encoder: Encoder, data: Loaded, pad_id: int) -> dict[
     return {
         "pairs": {"train": len(data.train), "validation": len(data.validation)},
         "skipped": {source: dict(skipped.counts) for source, skipped in data.skipped.items()},
-        "validation": pair_accuracy(model, encoder, sample, pad_id=pad_id),
+        "validation": pair_accuracy(RewardScorer(model, encoder, pad_id=pad_id), sample),
         "steps": trainer.state.global_step,
         "log": trainer.state.log_history,
     }
