@@ -154,6 +154,7 @@ SHORT_DAYS = {"mon", "tue", "tues", "wed", "thu", "thurs", "fri", "sat", "sun"}
 RANKS = ("first", "second", "third", "fourth")
 QUARTER = re.compile(r"q([1-4])")
 SUPERLATIVE = re.compile(r"\b(?:[a-z]{2,}est|most|top|best|worst)\b|最")
+SENTENCE_END = re.compile(r"(?<!\b(?:Mr|Ms|Dr|St))[.!](?=\s)|[;:。！；：\n]")
 IMPERATIVE = re.compile(r"(?:please|see|check|refer|请[查参])\b")
 DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
 KNOWN_NAMES = {*f"{DAYS} mon tue tues wed thu thurs fri sat sun sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split()}
@@ -244,13 +245,15 @@ def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     answer = _without_offer(answer)
     about = _asked_for(truth, asked, plain(answer))
     answer = answer if truth.kind == "yes_no" else cut_asides(answer, about)
-    is_strange = _strange_names(answer, asked, [*truth.columns, *truth.values, *sum(truth.rows, ())])
+    known = [*truth.columns, *truth.values, *sum(truth.rows, ())]
+    is_strange = _strange_names(answer, asked, known)
     said = plain(answer)
     if truth.kind == "yes_no":
         names = "|".join(re.escape(one).replace(r"\ ", "[_ ]") for one in truth.columns if one) or "$^"
         verdict = rf"(?<!\w)(?:{names}) ?[=:] ?(?:(1|yes|true|是)|0|no|false|否)(?!\w)"
         said = re.sub(verdict, lambda m: "\nyes\n" if m[1] else "\nno\n", said)  # (survived = 1)
         is_told = _polarity(said, asked) is (truth.values[0] == "yes")
+        is_strange &= truth.values[0] == "yes" and _strange_names(SENTENCE_END.split(answer.strip())[0], asked, known)
         return float(is_told and not is_strange and not is_other_kind(asked, said))
     if truth.values[0] in NOTHING and len(truth.values) == 1:
         clauses = ["never" if _is_nothing(one, asked) else one for one in _parts_of(said)]
@@ -716,14 +719,24 @@ def _verdict(clauses: Sequence[str], asked: str) -> bool | None:
     clauses = [_without_opposites(one, asked, one) for one in clauses]
     clauses = [_denied(one) if denies else one for one, denies in zip(clauses, other_way, strict=True)]
     said = "\n".join(clauses)
+    alone = {found for one in clauses if isinstance(found := _says(one, asked, after=None), bool)}
     for clause, denies in zip(clauses, other_way, strict=True):
         found = _says(clause, asked, after=verdicts[0] if verdicts else None)
         is_no = NO.match(clause) or False in verdicts  # and why, with other words for what is denied
         is_other = not (denies or is_no) and (is_exchanged(asked, clause, said) or is_turned(asked, clause))
+        if found == "nothing" and len(alone) == 1 and _is_reason(clause, asked, of=True in alone):
+            continue
         if found == "nothing" or _renames(asked, clause) or is_other:
             return None
         verdicts += [found] if isinstance(found, bool) else []
     return verdicts[0] if verdicts and len({*verdicts}) == 1 else None
+
+
+def _is_reason(clause: str, asked: str, *, of: bool) -> bool:
+    """Whether a clause beside a verdict may be why it is so: no doubt, and for a yes no denial of what is asked."""
+    is_doubt = {*DOUBTS.findall(clause)} - {*DOUBTS.findall(asked)}
+    shared = _content(asked) & {stem(token[0]) for token in tokens(clause)}
+    return not (is_doubt or (of and DENIALS.search(clause) and shared))
 
 
 def _denied(clause: str) -> str:
