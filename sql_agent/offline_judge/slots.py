@@ -39,7 +39,7 @@ west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明�
 本月/这个月 下月/下个月 | least/fewest/lowest/smallest/minimum/最低/最小/最少 average/avg/平均 the_total/the_sum
 highest/largest/biggest/greatest/maximum/max/最高/最大 | long/length/长度/全长 wide/width/宽度 deep/depth/深度
 high/tall/height/高度/身高 | average/avg/mean/平均 median/中位数 total/合计/总计/总和
-| last/latest/recent/newest/最近/最新/最后/最后1次 earliest/第1次/最早
+| last/latest/recent/newest/最近/最新/最后/最后1次 next/upcoming/下次/下1次 earliest/第1次/最早
 """
 NEUTRAL = (
     "can could will would should not no or nor any some ever people person lack lacks missing without each every per "
@@ -120,9 +120,9 @@ def is_rivalled(value: str, asked: str, said: str) -> bool:
 
 def opposites(asked: str, said: str) -> list[tuple[int, int, str]]:
     """Where a text says the opposite of a word that the question alone has: start, end and that word."""
-    theirs = _terms(said)
-    had, told = ({stem(one) for _, _, one in terms} for terms in (_terms(asked), theirs))
-    asks = _terms(ASKED.sub("#", asked))
+    theirs = terms(said)
+    had, told = ({stem(one) for _, _, one in terms} for terms in (terms(asked), theirs))
+    asks = terms(ASKED.sub("#", asked))
     lost = [one for _, _, one in asks if stem(one) not in told and (one.isascii() or one not in said)]
     return [
         (start, end, gone[0])
@@ -144,7 +144,7 @@ def _spans(text: str) -> Iterator[tuple[int, int, str]]:
             yield start, after, text[start:after]
 
 
-def _terms(text: str) -> list[tuple[int, int, str]]:
+def terms(text: str) -> list[tuple[int, int, str]]:
     """The words of a text but the lightest, and Chinese ones of one character."""
     english = [(one.start(), one.end(), one[0]) for one in re.finditer("[a-z]+", text) if stem(one[0]) not in LIGHT]
     return [*english, *(one for one in _spans(text) if len(one[2]) > 1 and not one[2].isascii())]
@@ -241,7 +241,7 @@ def _gone(asked: str, said: str, spare: frozenset[str]) -> list[tuple[list[str],
     words = _words(ASKED.sub("#", WHICH.sub("@", asked.rstrip("?. 。"))))
     ours = [one for before, one in pairwise(["", *words]) if before != "@" and one != "@"]
     told = {*_words(said), *(token[0] for token in tokens(said) if token[0].isascii())}
-    gone = [one for one in dict.fromkeys(ours) if one != "#" and not any(_is_form(other, one) for other in told)]
+    gone = [one for one in dict.fromkeys(ours) if one != "#" and not any(is_form(other, one) for other in told)]
     end = {*_words(" ".join(ASIDE.findall(asked)))}
     variants = [({*spare} & {*gone}, [])]
     variants += [({*spare} & {*gone} | end, ["…"])] if end and end <= {*gone} else []
@@ -253,13 +253,13 @@ def _gone(asked: str, said: str, spare: frozenset[str]) -> list[tuple[list[str],
 
 def _known_as(word: str, known: Sequence[str]) -> str:
     """The known word that a word is a form of; itself where there is none."""
-    return next((one for one in known if _is_form(word, one)), word)
+    return next((one for one in known if is_form(word, one)), word)
 
 
 def _is_beside(ours: Sequence[str], theirs: Sequence[str], gone: Sequence[str], new: Sequence[str]) -> list[bool]:
     """Whether the same stands before two rows of words, and behind them."""
     sides = zip(_sides(ours, gone), _sides(theirs, new), strict=True)
-    return [bool(left) and _is_form(right, left) for left, right in sides]
+    return [bool(left) and is_form(right, left) for left, right in sides]
 
 
 def _sides(words: Sequence[str], row: Sequence[str]) -> tuple[str, str]:
@@ -283,7 +283,7 @@ def _words(text: str) -> list[str]:
     return [one for one in told if stem(one) not in LIGHT_WORDS and not one.isdecimal() and one != "?"]
 
 
-def _is_form(one: str, other: str) -> bool:
+def is_form(one: str, other: str) -> bool:
     """Whether a word is a form of another, as open and opened, fall and fell, restored and restorer, or on a list so; a
     Chinese one where it is a part of the other or begins so, as 站 of 车站 and 三月份 of 三月."""
     one, other = stem(one), stem(other)

@@ -18,6 +18,7 @@ from typing import Literal
 
 from faker.providers.person.zh_CN import Provider
 
+from sql_agent.offline_judge.asides import Asked, cut_asides, explained, without_numbers, without_question
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FREE, NO, SOURCE, TALK, TITLES, YES
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import SYMBOL_OF
@@ -31,6 +32,7 @@ from sql_agent.offline_judge.slots import (
     PASSIVE,
     SAME,
     is_exchanged,
+    is_form,
     is_other_kind,
     is_other_way,
     is_rivalled,
@@ -49,6 +51,7 @@ MAX_CHARS, MAX_HAN, MAX_WORDS, MAX_ITEMS = 60, 24, 6, 30  # of a truth; longer o
 MAX_ITEM_WORDS, MAX_ITEM_TOKENS = 3, 8  # of a list within a cell
 COMMA, LISTED = re.compile(r"、|, (?=[a-z])"), re.compile(r"、|, (?:and )?(?=[a-z])| and (?=[a-z])")
 AROUND, MAX_NAME = 4, 12  # unknown words (a Chinese character is half a one) around a yes or a no
+FLAGS = {"1": True, "y": True, "t": True, "0": False, "n": False, "f": False}
 YES_WORDS, NO_WORDS = {"yes", "true", "是", "是的", "对"}, {"no", "false", "否", "不是", "不对"}
 ASKS_YES_NO = re.compile(
     r"^(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)\b|[吗否]|(.)[不没]\1|没有[?？]?$", re.I
@@ -144,8 +147,17 @@ ASIDES = re.compile(
 )
 UNSAYING = frozenset(["any", "ever", "会", "曾", "过", "着"])  # words of a sentence that says no more by them
 MAY = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no, a permission
+WEEKDAY_ZH = re.compile(r"(周|星期|礼拜)([1-6日天])")
+ASKS_MONTH = re.compile(r"\bmonth\b|几月|哪[1个]*月|月份")
+SINCE = re.compile(r"\b(?:in|since|from) (?:19|20)\d\d\b|(?:19|20)\d\d年")
+SHORT_DAYS = {"mon", "tue", "tues", "wed", "thu", "thurs", "fri", "sat", "sun"}
+RANKS = ("first", "second", "third", "fourth")
+QUARTER = re.compile(r"q([1-4])")
+SUPERLATIVE = re.compile(r"\b(?:[a-z]{2,}est|most|top|best|worst)\b|最")
+SENTENCE_END = re.compile(r"(?<!\b(?:Mr|Ms|Dr|St))[.!](?=\s)|[;:。！；：\n]")
+IMPERATIVE = re.compile(r"(?:please|see|check|refer|请[查参])\b")
 DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
-KNOWN_NAMES = {*f"{DAYS} sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split()}
+KNOWN_NAMES = {*f"{DAYS} mon tue tues wed thu thurs fri sat sun sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split()}
 KNOWN_NAMES |= {f"{day}s" for day in DAYS.split() if day.endswith("day")}
 WORDS = frozenset(spell(one) for one in [*FREE.split(), *TITLES.split()])
 COMMON = [*f"{FREE} {TITLES}".split(), *phrases(f"{TALK} {PHRASES}")]
@@ -175,7 +187,7 @@ def kind_of_cells(question: str, cells: Sequence[Cell]) -> AnswerType | Literal[
         return ""
     if len(texts) > 1:
         return "list" if ORDER.search(plain(question)) else "set"
-    if texts[0] in YES_WORDS | NO_WORDS or (texts[0] in ("0", "1") and ASKS_YES_NO.search(question)):
+    if texts[0] in YES_WORDS | NO_WORDS or (texts[0] in FLAGS and ASKS_YES_NO.search(question)):
         return "yes_no"
     return _form(texts[0])
 
@@ -215,8 +227,8 @@ def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerT
         texts = [plain(reference)] if kind in ("number", "date", "yes_no", "name") else _split(reference)
         values, by_row = [_bare(text) for text in texts if text], {}
     if kind == "yes_no":
-        read = [value for value in values if value in {*YES_WORDS, *NO_WORDS, "0", "1"}]
-        values = ["yes" if value in {*YES_WORDS, "1"} else "no" for value in read]
+        read = [value for value in values if value in {*YES_WORDS, *NO_WORDS, *FLAGS}]
+        values = ["yes" if value in YES_WORDS or FLAGS.get(value) else "no" for value in read]
     elif any(spell(value) in spell(asked) for value in values):
         return None
     fits = {"number": NUMBER.match, "date": DATE.fullmatch}.get(kind, bool)
@@ -229,21 +241,25 @@ def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerT
 def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     """What the answer earns: 1 or 0, of a list or a set F1 of what it names."""
     asked = plain(question)
-    answer = _with_year(MARKED.sub("\n", answer), asked)
-    is_strange = _strange_names(answer, asked, [*truth.columns, *truth.values, *sum(truth.rows, ())])
+    answer = _with_year(MARKED.sub("\n", without_question(answer, question)), asked)
     answer = _without_offer(answer)
+    about = _asked_for(truth, asked, plain(answer))
+    answer = answer if truth.kind == "yes_no" else cut_asides(answer, about)
+    known = [*truth.columns, *truth.values, *sum(truth.rows, ())]
+    is_strange = _strange_names(answer, asked, known)
     said = plain(answer)
     if truth.kind == "yes_no":
         names = "|".join(re.escape(one).replace(r"\ ", "[_ ]") for one in truth.columns if one) or "$^"
         verdict = rf"(?<!\w)(?:{names}) ?[=:] ?(?:(1|yes|true|是)|0|no|false|否)(?!\w)"
         said = re.sub(verdict, lambda m: "\nyes\n" if m[1] else "\nno\n", said)  # (survived = 1)
         is_told = _polarity(said, asked) is (truth.values[0] == "yes")
+        is_strange &= truth.values[0] == "yes" and _strange_names(SENTENCE_END.split(answer.strip())[0], asked, known)
         return float(is_told and not is_strange and not is_other_kind(asked, said))
     if truth.values[0] in NOTHING and len(truth.values) == 1:
         clauses = ["never" if _is_nothing(one, asked) else one for one in _parts_of(said)]
         is_told = "never" in clauses and _verdict(clauses, asked) is False
         return float(is_told and not is_strange and not is_other_kind(asked, said))
-    told = _Told(truth, question, answer)
+    told = _Told(truth, question, answer, about)
     if not told.order or not told.is_clean or is_strange:
         return 0.0
     wanted = list(dict.fromkeys(truth.values))
@@ -259,20 +275,45 @@ def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     return 2 * n / (n + len(wanted))
 
 
+def _asked_for(truth: Truth, asked: str, said: str) -> Asked:
+    """What a value is, as far as asides go."""
+    forms = Lexicon(form for value in truth.values for form in _forms(value, truth.kind, asked, said))
+    is_none = truth.values == ("0",)
+    number = NUMBER.match(truth.values[0]) if truth.kind == "number" else None
+    shown = _filled(said, forms.read(said)[0], "#")
+    own = {one[0] for one in tokens(f"{asked} {' '.join(truth.values)}")}
+    return Asked(
+        kind=truth.kind,
+        tells=lambda text: bool(forms.read(_with_zeros(text, asked) if is_none else text)[0]),
+        says=lambda word: _is_said(word, asked),
+        number=float(number[0]) if number else None,
+        unit="percent" if "percent" in asked else unit_of(asked, truth.values[0], truth.columns),
+        content=frozenset(_content(asked)) | {one for one in asked if not one.isascii()},
+        has_digit=any(re.search(r"\d", value) for value in truth.values),
+        is_superlative=SUPERLATIVE.search(asked) is not None,
+        follows=frozenset(re.findall(r"# ?([a-z]+|[\u4e00-\u9fff])", shown)),
+        told=said,
+        explained=explained(WEEKDAY_ZH.sub(" ", shown), float(number[0]), own) if number else frozenset(),
+    )
+
+
 class _Told:
     """The truths that an answer tells, in order, and whether it says nothing against them."""
 
-    def __init__(self, truth: Truth, question: str, answer: str) -> None:
+    def __init__(self, truth: Truth, question: str, answer: str, about: Asked) -> None:
         n = len({*truth.values})
         answer = ENDS.sub(r"\1;", answer) if n == 1 else answer
         asked, said = plain(question), MARK.sub(lambda m: "\n" if int(m[1]) <= n > 1 else m[0], plain(answer))
         said = _with_zeros(said, asked) if truth.values == ("0",) else said
         said = SINGLE.sub(" 1 ", said) if truth.values == ("1",) else said
         said = _as_asked(said, asked, truth)
+        said = _without_percent(said, f"{asked} {truth.columns}", truth.values[0]) if truth.kind == "number" else said
         self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind, asked, said)}
         self._known, self._lexicon = _lexicon("\n".join([asked, *truth.columns])), Lexicon(self._forms)
-        said = _without_opposites(said, asked, self._shown(said))
-        self._truth, self._asked, self.said = truth, asked, said
+        if truth.kind == "name" and not re.search(r"\d", f"{truth.values[0]}") and not YEAR.search(asked):
+            said = SINCE.sub(" ", said)
+        said = _without_opposites(without_numbers(said, about.explained), asked, self._shown(said))
+        self._truth, self._asked, self.said, self._all = truth, asked, said, f"{said} {about.told}"
         columns, self._content = " ".join(truth.columns).split(), _content(asked)
         self._columns = Lexicon(one for one in columns if stem(one) not in self._content)
         self._is_named = truth.kind in ("name", "list", "set")
@@ -296,7 +337,7 @@ class _Told:
         self.is_torn = self._is_torn(said)
         is_turned = self._is_negative and any(len(_denials(one)) > 1 for one in SENTENCE.split(said))  # and so have one
         money = (" ".join(["", *re.findall("[$€£]", text)]) for text in (question, answer))  # no part of plain numbers
-        is_turned |= is_other_kind(asked + next(money), (shown := self._shown(said)) + next(money))
+        is_turned |= is_other_kind(" ".join([asked, *truth.columns]) + next(money), (shown := self._shown(said)) + next(money))
         is_turned |= n == 1 and is_rivalled(truth.values[0], asked, said)
         asks = re.search(r"[?？]|(?<!#)\.\.|\.{3}|…", shown) is not None
         pairs, told = ([*pairwise(["", *spell(text).split()])] for text in (asked, shown))
@@ -358,7 +399,7 @@ class _Told:
             or (is_joined and (self._is_named or rest.isascii()))
             or _renames(self._asked, filled)
             or (found and affirms)
-            or (found and is_exchanged(self._asked, said, self.said, self._spare))
+            or (found and is_exchanged(self._asked, said, self._all, self._spare))
             or (found and self._names and any(is_turned(one, filled, self._names | {"#"}) for one in self._orders))
             or any(token[0] not in self._numbers and re.search(r"\d", token[0]) for token in tokens(rest))
             or (self._is_named and not found and unknown and not (leads or self._is_source(clause, rest, unknown)))
@@ -501,6 +542,19 @@ def _as_asked(said: str, asked: str, truth: Truth) -> str:
     return in_unit(said, unit_of(asked, first, truth.columns), asked)
 
 
+def _is_said(word: str, asked: str) -> bool:
+    """Whether a question says a word in any form, or a part of a Chinese one."""
+    if word.isascii():
+        return any(is_form(word, one[0]) for one in tokens(asked) if one[0].isascii() and len(one[0]) > 2)
+    return any("".join(pair) in asked for pair in pairwise(word))
+
+
+def _without_percent(said: str, asked: str, value: str) -> str:
+    """A text without the value where it is a share and told as if it were one of a hundred: 0.9 is no 0.9 %."""
+    is_share = value.startswith("0.") and not re.search(r"percent|百分|\bpct\b", f"{asked} {value}")
+    return re.sub(rf"(?<![\d.]){re.escape(value)} percent", " ", said) if is_share else said
+
+
 def _is_share(match: re.Match[str], percent: float) -> bool:
     part, whole = (int(match[1]), int(match[2])) if match[1] else (int(match[4]), int(match[3]))
     return bool(whole) and abs(100 * part / whole - percent) < 1e-6
@@ -606,8 +660,11 @@ def _forms(value: str, kind: AnswerType, asked: str, said: str) -> list[str]:
         forms = [value, number[0], *in_full]
         decimals = len(number[0].partition(".")[2])
         if decimals > (1 if IS_ROUNDED.search(said) else 3):  # more are rarely written in full
-            forms += [f"{round(float(number[0]), digits):.10g}" for digits in range(1, min(decimals, 5))]
+            first = 0 if IS_ROUNDED.search(said) else 1
+            forms += [f"{round(float(number[0]), digits):.10g}" for digits in range(first, min(decimals, 5))]
         forms += [f"{float(number[0]) * 100:.10g} percent"] if abs(float(number[0])) <= 1 and "." in number[0] else []
+        if ASKS_MONTH.search(asked) and value.isdecimal() and 1 <= int(value) <= len(MONTHS):
+            forms += [MONTHS[int(value) - 1], MONTHS[int(value) - 1][:3], f"{value}月", f"{value}月份"]
         return forms
     family, comma, given = value.partition(",")  # Curie, Marie
     turned = [f"{given} {family}"] if comma and not re.search(r"[\d,]", family + given) else []
@@ -616,6 +673,10 @@ def _forms(value: str, kind: AnswerType, asked: str, said: str) -> list[str]:
         year, month, day = value[:10].split("-")
         days += [f"{day} {month} {year}", f"{month} {day} {year}"]
     months = _months(month[1], month[2], asked) if (month := YEAR_MONTH.fullmatch(value)) else []
+    days += [f"{name}{day[2]}" for day in WEEKDAY_ZH.finditer(value) for name in ("周", "星期", "礼拜") if day[0] == value]
+    if quarter := QUARTER.fullmatch(value):
+        days += [f"{n}{quarter[1]}季度" for n in ("", "第")] + [f"{RANKS[int(quarter[1]) - 1]} quarter"]
+    days += [day for day in DAYS.split() if value in SHORT_DAYS and day.startswith(value)]
     marked = [f"{value}s"] if value in DAYS.split() else [f"v{value}"] if re.search("version|版本", asked) else []
     return [value, SECONDS.sub(r"\1", value), *turned, *days, *months, *marked, *in_full]
 
@@ -658,14 +719,24 @@ def _verdict(clauses: Sequence[str], asked: str) -> bool | None:
     clauses = [_without_opposites(one, asked, one) for one in clauses]
     clauses = [_denied(one) if denies else one for one, denies in zip(clauses, other_way, strict=True)]
     said = "\n".join(clauses)
+    alone = {found for one in clauses if isinstance(found := _says(one, asked, after=None), bool)}
     for clause, denies in zip(clauses, other_way, strict=True):
         found = _says(clause, asked, after=verdicts[0] if verdicts else None)
         is_no = NO.match(clause) or False in verdicts  # and why, with other words for what is denied
         is_other = not (denies or is_no) and (is_exchanged(asked, clause, said) or is_turned(asked, clause))
+        if found == "nothing" and len(alone) == 1 and _is_reason(clause, asked, of=True in alone):
+            continue
         if found == "nothing" or _renames(asked, clause) or is_other:
             return None
         verdicts += [found] if isinstance(found, bool) else []
     return verdicts[0] if verdicts and len({*verdicts}) == 1 else None
+
+
+def _is_reason(clause: str, asked: str, *, of: bool) -> bool:
+    """Whether a clause beside a verdict may be why it is so: no doubt, and for a yes no denial of what is asked."""
+    is_doubt = {*DOUBTS.findall(clause)} - {*DOUBTS.findall(asked)}
+    shared = _content(asked) & {stem(token[0]) for token in tokens(clause)}
+    return not (is_doubt or (of and DENIALS.search(clause) and shared))
 
 
 def _denied(clause: str) -> str:
@@ -686,6 +757,8 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
     """What one clause says: yes, no, whence it is known, or nothing that can be read."""
     courtesy, strange = FRAME.read(clause)
     if len(courtesy) == 1 and not strange and courtesy[0][2].count(" ") > 3:
+        return "frame"
+    if IMPERATIVE.match(clause):
         return "frame"
     clause = re.sub(r"^(?:(?:and|so|that|then|the answer is) |答案[是为])", "", clause.replace("no longer", "not"))
     clause = ASIDES.sub(" ", clause)

@@ -27,7 +27,8 @@ NUMERAL = re.compile(
 SCALED = re.compile(r"(?<!\d)(\d+(?:\.\d+)?) ?(thousand\b|million\b|billion\b|[万亿])")
 DECIMAL = re.compile(r"(?<!\d)(?<!\d\.)(\d+)\.(\d+)(?!\.?\d)")
 BELOW_ZERO = re.compile(r"(?:\bminus |\bnegative |负)(\d[\d.]*)|(?<!\d)(?<!\d\.)(\d+(?:\.\d+)*(?: degrees)?) below 0\b")
-NO_NUMERAL = re.compile(r"(?<![期周拜])一(?=[共起样定般些下直列栏])|(?<=[同唯统])一")
+NO_NUMERAL = re.compile(r"[两二](?=者)|(?<![期周拜])一(?=[共起样定般些下直列栏])|(?<=[同唯统])一")
+THOUSAND = re.compile(r"(?<![\w.-])(\d+(?:\.\d+)?)[kK]\b(?![-/])")  # 5k
 OCLOCK = re.compile(r"点(?=[一二三四五]?十[一二三四五六七八九]?分|零[一二三四五六七八九]分)")  # no decimal one
 QUARTER = re.compile(r"[点时]([一三13])刻")
 SUPERLATIVE = re.compile(r"\b(most [a-z]+|[a-z]{2,20}est) one\b", re.I)  # a thing, and no number
@@ -61,7 +62,7 @@ AM = r" ?(?P<half>[ap]\.?m\b\.?)"
 CLOCKS = (
     re.compile(rf"(?P<zh>{HALF})?{HOUR}:(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d)(?:\.\d+)?)?(?![:\d])(?:{AM})?"),
     re.compile(rf"{HOUR}(?:\.(?P<m>[0-5]\d))?{AM}"),
-    re.compile(rf"(?P<half>{HALF})?{HOUR}[点时](?:(?P<m>[0-5]?\d)分(?:(?P<s>[0-5]?\d)秒)?|半|(?(half)|(?!)))"),
+    re.compile(rf"(?P<half>{HALF})?{HOUR}[点时](?:(?P<m>[0-5]?\d)分(?:(?P<s>[0-5]?\d)秒)?|[半整]|(?(half)|(?!)))"),
 )
 MOMENT = re.compile(rf"({DAY})(?:[,;、 ]|\ba?t\b|的)*({TIME})|({TIME})(?:[,; ]|\bon\b)*({DAY})")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -84,6 +85,7 @@ def plain(text: str) -> str:
     text = re.sub(r"(?<=[a-z])n['’]t\b", " not", re.sub(r"(?<=\w)['’](?=(?:s|re|ve|ll|d|m)\b)", " ", text, flags=re.I))
     text = re.sub(r"(?<=\w)['’](?=\w)", "", text)  # O'Brien is one word
     text = SUPERLATIVE.sub(r"\1", QUARTER.sub(lambda m: f"时{45 if m[1] in '3三' else 15}分", OCLOCK.sub("时", text)))
+    text = THOUSAND.sub(r"\1 thousand", text)
     text = CENTS.sub(lambda m: f"{m[1] or ''}{m[2].replace('.', '')}.{m[3]}{m[4]}", text)
     text = COLON.sub(" = ", re.sub(r"(?<=\d[:,]\d\d)(?=[)）])", " ", text))  # no mark of an item
     text = NUMBERED.sub(" ", AREA.sub(r"\1", text)).replace("首次", "第1次")
