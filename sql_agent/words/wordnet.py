@@ -2,9 +2,9 @@
 
 Guarantees: the same file from the same WordNet. One synset a line: its words of common English, and the lines of like
 adjectives, of derived forms, and of the verbs above it and of its group, and behind a ! of its opposites; behind them
-one irregular form a line, and one verb a line that first means to say, to think or to feel. The words are those of up
-to three common ones, in their eight most common senses. Of nouns nothing above is taken: a mother is a parent, and
-another question.
+one irregular form a line, one verb a line that first means to say, to think or to feel, and one word a line with its
+marks, where it is of talk, an adjective, an adverb, a person or a plain verb. The words are those of up to three common
+ones, in their eight most common senses. Of nouns nothing above is taken: a mother is a parent, and another question.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import gzip
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,25 @@ SENSES, WORDS = 8, 3
 SPEECH = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
 LINKS = {"&", "^", "$", "*", "+"}  # like, see also, verb group, entails, derived
 SAID, THOUGHT, FELT = "32", "31", "37"  # the files of verbs: lexnames(5WN)
+# Of talk are what is said, written, thought of, searched and shown (noun.cognition, noun.communication, verb.cognition,
+# verb.communication, verb.perception), but not what is below these: senses, languages, rules, arts, and what permits.
+TALK = {"n": {"09", "10"}, "v": {"31", "32", "39"}}
+NO_TALK = {
+    "n": """music software signal indication natural_language code agreement award show discipline ability belief
+        cognitive_process cognitive_state attitude sense symbol symptom sensation doctrine law method structure
+        punishment legal_document order approval permission license drama film
+        fiction falsehood fabrication lie myth legend joke hearsay gossip rumor story theory hypothesis guess fantasy
+        imagination nonsense humor insult misinformation error fairytale fairy_tale""",
+    "v": """permit order request promise accept criticize challenge persuade authorize agree forbid refuse deny reject
+        encode sign punish declare dispute suppress forget evaluate decide plan sound make_noise season hurt ache smell
+        taste hear hide radiate experience feel undergo listen disguise vanish glow blind itch expose subject stimulate
+        glitter change_taste change_intensity cause_to_be_perceived perceive suffer
+        prescribe insure name elect code lie misinform joke guess speculate
+        imagine suppose doubt distrust mistake retract""",
+}
+IS_SHOWN = "show examine look see watch search inspect spy detect"  # below one of those
+TALK_SHARE = 0.4
+PLAIN = {"18": "p", "35": "w", "38": "w", "40": "w", "41": "w", "42": "w"}  # persons; what one does with anything
 
 Key = tuple[str, str]
 
@@ -48,6 +68,7 @@ def main(folder: Path) -> None:
     ]
     out += sorted({form for form in _irregular(folder) if all(common[word] >= COMMON for word in form.split(">"))})
     out += sorted(f"{verb}!" for verb in _said(folder) if verb.isalpha() and common[verb] >= COMMON)
+    out += sorted(f"{word}~{marks}" for word, marks in _of_talk(folder) if word.isalpha() and common[word] >= COMMON)
     OUT.write_bytes(gzip.compress("\n".join(out).encode(), mtime=0))
 
 
@@ -87,6 +108,51 @@ def _said(folder: Path) -> Iterator[str]:
     for lemma, _, _, pointers, *rest in lines(folder / "index.verb"):
         if files[rest[int(pointers) + 2]] in (SAID, THOUGHT, FELT):
             yield lemma
+
+
+def _of_talk(folder: Path) -> Iterator[tuple[str, str]]:
+    """Words and what they are: t of talk by all their uses, v as a verb, n as no verb; a an adjective or an adverb, p a
+    person, w a verb of what one does with anything, by those of their uses that are not of talk."""
+    files, barred, counts = {}, set[Key](), Counter[tuple[str, str, str]]()
+    for name, speech in SPEECH.items():
+        files |= {(speech, fields[0]): fields[1] for fields in lines(folder / f"data.{name}")}
+        barred |= _below(folder, name, NO_TALK.get(speech, "")) - _below(folder, name, IS_SHOWN * (speech == "v"))
+    for line in (folder / "cntlist.rev").read_text().splitlines():
+        sense, place, n = line.split()
+        lemma, _, kind = sense.partition("%")
+        counts[lemma, " nvara"[int(kind[0])], place] = int(n)
+    uses: dict[str, Counter[str]] = {}
+    for name, speech in SPEECH.items():
+        for lemma, _, _, pointers, *rest in lines(folder / f"index.{name}"):
+            for n, offset in enumerate(rest[int(pointers) + 2 :], 1):
+                key = speech, offset
+                is_talk = files[key] in TALK.get(speech, ()) and key not in barred
+                kind = "a" if speech in "ar" else speech.upper() if is_talk else PLAIN.get(files[key], speech)
+                uses.setdefault(lemma, Counter())[kind] += counts[lemma, speech, str(n)] + (0.5 if n == 1 else 0.1)
+    for word, of in uses.items():
+        shares = {"t": (of["N"] + of["V"], of.total()), "v": (of["V"], of["V"] + of["v"] + of["w"])}
+        shares |= {"n": (of["N"], of["N"] + of["n"] + of["p"] + of["a"])}
+        marks = "".join(mark for mark, (part, whole) in shares.items() if part and part >= TALK_SHARE * whole)
+        marks += "".join(mark for mark in "apw" if of[mark] and 2 * of[mark] >= of.total() - of["N"] - of["V"])
+        if marks:
+            yield word, marks
+
+
+def _below(folder: Path, name: str, roots: str) -> set[Key]:
+    """The synsets of these words that are of talk, and all below them."""
+    speech, below, found = SPEECH[name], dict[Key, list[Key]](), set[Key]()
+    for fields in lines(folder / f"data.{name}") if roots else ():
+        key, at = (speech, fields[0]), 4 + 2 * int(fields[3], 16)
+        if fields[4] in roots.split() and fields[1] in TALK[speech]:
+            found.add(key)
+        for n in range(at + 1, at + 4 * int(fields[at]), 4):
+            if fields[n] in ("@", "@i"):
+                below.setdefault((speech, fields[n + 1]), []).append(key)
+    left = [*found]
+    while left:
+        left += (new := [key for key in below.get(left.pop(), ()) if key not in found])
+        found |= {*new}
+    return found
 
 
 def _irregular(folder: Path) -> Iterator[str]:
