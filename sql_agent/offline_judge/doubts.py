@@ -38,7 +38,7 @@ by (?:the|an?) (?:teacher|student|pupil|assistant|son|daughter|wife|husband|brot
 (?:second|third|fourth|2nd|3rd|4th)[- ](?:most|least|\w+est)|(?:look|sound|taste|smell)s? like|like(?= #)|resembl\w*
 (?:free|devoid) (?:of|from)|bet|wager|apart from
 (?<!is )(?<!are )(?<!was )(?<!were )(?<!be )used to|yet to|formerly|no longer
-no (?:records?|information|data|entry|results?|mention|idea|clue)
+no (?:records?|information|data|entry|results?|mention|idea|clue)|get back to you
 """
 DENIALS = re.compile(
     r"[不没非无未否莫勿绝]|\b(?:no|not|never|none|neither|nor|cannot|nobody|nothing|nowhere|without|by no means)\b"
@@ -117,7 +117,7 @@ TALK = f"{TALK_EN} {TALK_ZH}"
 GRAMMAR = """
 any all each every another other others some such own one more most also very too again further among across till until
 into onto upon within during through along because since when while whether once here everything something anything
-whatever then next last first second third mine myself yourself ourselves why wherever per via else besides therefore
+whatever then next last first second third mine myself yourself ourselves why wherever per via besides therefore
 hence thus enough same rest thing things set had just please under came come comes go goes went gone make makes made
 making put puts try tried need needs use uses used give gives given continue continues add adds adding turn turns bring
 brings brought contain contains ends end ended begin begins i s t tl dr ~ beyond after
@@ -137,7 +137,7 @@ anytime reach out do_not_hesitate only assistance unclear elaborate expand expor
 speedy recovery helpful emergency services number legal financial manufacturer seek decision decisions latest current
 up_to_date date not_a_substitute_for substitute does_not_replace do_not_replace not_replace not_medical_advice
 not_legal_advice not_professional_advice not_constitute not_intended diagnosis diagnosis_or_treatment judgement
-judgment licensed offered follow_ups drop clinician nurse gp care_team helpline hotline local authority authorities
+judgment licensed else offered follow_ups drop clinician nurse gp care_team helpline hotline local authority authorities
 office department hr not_hesitate shall questions_or_concerns you_may feel_free_to_ask handy save whenever visit_your
 ai language_model substitute_for retrieves attention_if unwell
 仅 仅供 仅供参考 友情提示 建议 遵医嘱 遵循 谨遵 如 如有 若 若有 如果 如果您 如需 还想 还需要 别的 更多 想 疑问 疑惑
@@ -183,16 +183,18 @@ OFFER = re.compile(  # to look for something: what that is says nothing
     r"|(?:^|(?<=[。!\n;,]))(?:是否)?(?:还|您)*(?:需不需要|需要|要不要|是否要|想不想|想要?)(?:我|您)?[再也还顺便帮您你]*"
     r"(?:[查找搜看]|检索|了解|知道|列|调)[^。?!\n;:]{0,40}吗?\?"
 )
+MISSED = r"""(?:had|has|contained?|failed|was|used|hit|with|timed|returned|misspelled|mistyped|ran|into|out|in|a|an|it
+    |the|of|small|minor|slight|wrong|error|mistake|typo|slip|incorrect|column|field|table|name|syntax|spelling|nothing)"""
+FIRST = r"(?:first|earlier|previous|initial|original)\ (?:sql\ )?(?:query|attempt|search|statement|try|lookup|sql)"
+FIRST_ZH = "(?:第1次|刚才|刚刚|之前|起初|最初|首次|前1次|先前|上次)的?(?:查询|检索|语句|尝试|搜索|sql)[时的]*"
 FORMULAS = re.compile(  # that deny or doubt nothing of the thing
-    r"""\b(?:sorry|apologi[sz]e|apologies|pardon|my\ bad)\b(?:\ (?:for|about)\b)?|\bmis-?(?:typed|spelled|spelt|read)\b
-    |\btypos?\b|(?:抱歉|不好意思|对不起)|让?[您你](?:久等|等待|耽误)了?
-    |\b(?:used|searched|hit|queried|tried|opened|read|had|contained|named|of)\ (?:an?|the|my)?\ ?(?:wrong|incorrect)
-    \ (?:column|field|table|query|name|statement|spelling|sql)(?:\ name)?
-    |\b(?:attempt|query|try)\ (?:had|failed|with)(?:\ (?:an?\ )?error)?
-    |(?:[写用拼查输选敲]错|[写用拼输]得有误|有误|出错|报错|失败)了?(?:字段|列|表|语句|语法|条件|名称?|字)*|(?:语法|拼写)(?:错误|有误)
+    rf"""\b(?:my|the|our)\ {FIRST}(?:\ {MISSED}\b)+|\b(?:sorry|apologi[sz]e|apologies|pardon)(?:\b,?\ (?=my\ {FIRST}\b)
+    |\ (?:for|about)\ (?:the|my|any|this|that)\ (?:long\ )?(?:wait|delay|confusion|inconvenience|mix-up)\b)
+    |(?:抱歉|不好意思|对不起)[;,]?(?=让?[您你](?:久等|等待|耽误)|{FIRST_ZH})|让?[您你](?:久等|等待|耽误)了?
+    |{FIRST_ZH}(?:[写用拼查输选敲]错|[写拼]得有误|有误|出错|报错|失败|有(?:语法|拼写)错误)了?(?:字段|列|表|语句|语法|名称?|字)*
     |(?<!\w)tl; ?dr|\bin\ a\ nutshell\b|\blast\ but\ not\ least\b|\bon\ top\ of\ (?:that|this)\b|\bset\ out\ below\b
     |\babove\ all\b|\b(?:apart|aside)\ from\ (?:this|that)\b|\bbottom\ line\b|\b(?:keep|bear)\ in\ mind\b
-    |\bheads-up\b|(?<!\w)除(?:此|了这些|以上内容)之?以?外
+    |\bheads-up\b|\bthat\ would\ be\b|(?<!\w)除(?:此|了这些|以上内容)之?以?外
     |\bno(?:thing)?\ (?:further|other|more(?!\ than)|additional|else|extra|beyond)\b
     |\b(?:no|not\ an?)\ (?:substitute|replacement)\ for\b
     |\bnot\ (?:be\ )?(?:taken|seen|read|regarded|meant|intended|understood|treated)\ as\b
@@ -200,7 +202,7 @@ FORMULAS = re.compile(  # that deny or doubt nothing of the thing
     |再?[无未]再?(?:其[他它]|更多|另)|未再|长话短说|1句话(?:总结|概括|来说|说)?|能[查找看]到
     |\b(?:can|could|may)\ (?:i|we)\b|\b(?:i|we)\ (?:can|could)\b|\byou\ ?(?:will|ll|can)\ (?:find|see|read)\b
     |\bafter\ (?=(?:that|this|which|an?|my|your|some|running|looking|checking|searching|reading)\b)
-    |\bselect\ ?[\w ,.*]{1,80}?\ ?from\ \w+(?:\ where\ \w+\ ?=)?
+    |\bselect\ ?[\w ,.*]{{1,80}}?\ ?from\ \w+(?:\ where\ \w+\ ?=)?
     |(?<!\w)[a-z]+(?:_[a-z\d]+)+(?:(?=表|字段|列|的|中)|(?!\w)(?:\.\w+)?)""",
     re.VERBOSE,
 )

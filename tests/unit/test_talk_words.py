@@ -13,10 +13,10 @@ from sql_agent.words.meanings import is_of_talk
 TALK = """
 The catalogue mentions the following | Additional comments | I checked both entries | The source adds
 Point 1 | Entry 4
-3 matching records were found | Nothing further is noted in this entry | Apologies, I mistyped the column name at first
+3 matching records were found | Nothing further is noted in this entry | Sorry about the delay
 Everything that is known about it is given here | The record further lists | No additional remarks are recorded
 细节逐一列出 | 要点一 | 该条目没有其他备注 | 另外提到 | 两次查询即可找到 | 数据库返回了一行 | 就您的问题而言
-我最初的SQL有语法错误，修正后得到 | 我先看了表结构
+最初的SQL有语法错误，修正后得到 | 我先看了表结构
 """
 WORLD = """
 A firmware downgrade was detected | Nausea and vomiting are common | It is allowed | Use is forbidden | It is expensive
@@ -30,6 +30,7 @@ Smoking is prohibited in the building | Pain is felt in the chest | The form mus
 """
 DOUBTED = """
 This record is wrong | Do not trust this entry | The entry is outdated | Ignore the above | The record may be false
+以上信息有误 | 刚才查错了表 | Sorry, I read another row | I used the wrong column
 以上记录不对 | 该条目可能有误导 | 不要相信这条记录
 """
 
