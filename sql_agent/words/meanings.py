@@ -25,6 +25,7 @@ POINTED = re.compile(
 )
 ABBREVIATED = re.compile(r"(?:abbr\. (?:for|of)|short name for)(?: \w+)* (?:\S*\|)?([\u4e00-\u9fff]+)")
 PARTICLE = re.compile(r" (?:on|in|of|for|with|from|at) ")
+DOER = re.compile(r"^\w?e?(?:rs?|st)$")
 GLOSS_TAIL = re.compile(r"(?<!^to) (?:of|for|in|on|with|from|to|at|by|or|that|which) ")
 COMMON = range(0xB0, 0xD8)  # the first byte
 PERSON = re.compile(r"\[[A-Z]\S+ [A-Z]\S+ [a-z]")  # how a family name and a given one of two characters are said
@@ -193,8 +194,9 @@ def is_said(word: str) -> bool:
 @functools.lru_cache(maxsize=65536)
 def is_of_talk(word: str) -> bool:
     """Whether a word mostly means something said, written, thought of, searched or shown."""
-    if word.isascii():
-        return any("t" in _wordnet().talk.get(base, "") for base in _bases(word))
+    if word.isascii():  # who teaches is none
+        bases = (base for base in _bases(word) if base == word or not DOER.search(word.removeprefix(base)))
+        return any("t" in _wordnet().talk.get(base, "") for base in bases)
     marks = [
         any("nv"[is_verb] in _wordnet().talk.get(base, "") for base in _bases(head)) for head, is_verb in _heads(word)
     ]
