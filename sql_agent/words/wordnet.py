@@ -128,7 +128,7 @@ def _of_talk(folder: Path) -> Iterator[tuple[str, str]]:
                 key = speech, offset
                 is_talk = files[key] in TALK.get(speech, ()) and key not in barred
                 kind = "a" if speech in "ar" else speech.upper() if is_talk else PLAIN.get(files[key], speech)
-                uses.setdefault(lemma, Counter())[kind] += counts[lemma, speech, str(n)] + (0.5 if n == 1 else 0.1)
+                uses.setdefault(lemma, Counter())[kind] += 10 * counts[lemma, speech, str(n)] + (5 if n == 1 else 1)
     for word, of in uses.items():
         shares = {"t": (of["N"] + of["V"], of.total()), "v": (of["V"], of["V"] + of["v"] + of["w"])}
         shares |= {"n": (of["N"], of["N"] + of["n"] + of["p"] + of["a"])}
