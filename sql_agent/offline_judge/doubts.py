@@ -7,10 +7,11 @@ patterns each line is a part of one alternative.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sql_agent.offline_judge.lexicon import Lexicon
 from sql_agent.offline_judge.words import PHRASES, phrases
+from sql_agent.words.meanings import is_chinese_word, is_general, is_of_talk, is_person, is_plain_verb
 
 DOUBTS_ZH = r"""
 [?？]|\.\.|…|[或猜谣假谎疑]|还是|要么|可能|也许|没准|大[概致约]|恐怕|约[莫摸]|约(?=有?[\d#])|左右|上下|至少|至多|最多(?=[\d#])|起码
@@ -37,7 +38,7 @@ by (?:the|an?) (?:teacher|student|pupil|assistant|son|daughter|wife|husband|brot
 (?:second|third|fourth|2nd|3rd|4th)[- ](?:most|least|\w+est)|(?:look|sound|taste|smell)s? like|like(?= #)|resembl\w*
 (?:free|devoid) (?:of|from)|bet|wager|apart from
 (?<!is )(?<!are )(?<!was )(?<!were )(?<!be )used to|yet to|formerly|no longer
-no (?:records?|information|data|entry|results?|mention|idea|clue)
+no (?:records?|information|data|entry|results?|mention|idea|clue)|get back to you
 """
 DENIALS = re.compile(
     r"[不没非无未否莫勿绝]|\b(?:no|not|never|none|neither|nor|cannot|nobody|nothing|nowhere|without|by no means)\b"
@@ -112,39 +113,44 @@ TALK_ZH = """
 指出 希望这些
 """
 TALK = f"{TALK_EN} {TALK_ZH}"
+# Words of grammar, and of data, beside those that dictionaries tell.
+GRAMMAR = """
+any all each every another other others some such own one more most also very too again further among across till until
+into onto upon within during through along because since when while whether once here everything something anything
+whatever then next last first second third mine myself yourself ourselves why wherever per via besides therefore
+hence thus enough same rest thing things set had just please under came come comes go goes went gone make makes made
+making put puts try tried need needs use uses used give gives given continue continues add adds adding turn turns bring
+brings brought contain contains ends end ended begin begins i s t tl dr ~ beyond after
+几 每 对 过 得 还 出 逐 同 更 句 次 遍 自 之 些 地 只 要 请 后 取 列 行 止 什么
+"""
+DATA = """
+subject subjects property properties attribute attributes finding findings key_facts particulars original line lines
+object category entity match hit moment 关键 特性 话 内部 获取 档案 剩下 服务 荣幸 时间 1次 1遍 1句 1条 1行 1下 1提 每行
+符合 条件 对象 注意 其余 介绍 命中 至此 为止 末了 紧接着 主体 类别 留意 专家 1切 结构 余下
+"""
 # And of what follows the last quote: advice and offers.
 CLOSING = """
-consult contact ask refer visit speak talk doctor doctors physician pharmacist healthcare provider professional
-professionals qualified expert experts specialist customer service support staff team manual official documentation
-website documents instructions label general informational educational purposes reference always own personal specific
-situation circumstances case medical advice concern doubt unsure questions if like would wish need needs anything else
-other another more further any hope helps helped useful feel free assist welcome nice day luck stay safe healthy take
-care best wishes individual use or comes anytime reach out again do_not_hesitate only assistance message respond
-clarify clarified unclear explain elaborate expand export spreadsheet format formatting prefer preferred say come_back
-regards kind sincerely cheers wishing speedy recovery helpful feedback emergency services number lawyer solicitor
-attorney legal financial manufacturer seek attention decision decisions verify latest current version up_to_date date
-not_a_substitute_for substitute does_not_replace do_not_replace not_replace not_medical_advice not_legal_advice
-not_professional_advice not_constitute not_intended diagnosis diagnosis_or_treatment judgement judgment licensed
-offered follow_up follow_ups drop line happy_to that_is_all that_is_everything that_was pharmacists lawyers advisor
-adviser clinician nurse gp care_team helpline hotline local authority authorities office department hr provider_with
-not_hesitate shall continue questions_or_concerns you_may feel_free_to_ask bring mind handy save whenever visit_your
-ai assistant language_model substitute_for retrieves attention_if unwell
-仅 仅供 仅供参考 供您参考 为准 温馨提示 友情提示 提示 提醒 建议 注 备注 请 请以 请您 请按 请遵 请在 遵医嘱 遵循 谨遵
-医嘱 如 如有 若 若有 如果 如果您 如需 如您 还 还想 还需要 其他 其它 别的 更多 想 的话 疑问 疑惑 任何 疑虑 不适 不清楚
-不明白 不懂 不确定 吗 呢 我再 帮 帮忙 问 问我 追问 您可以 联系 请咨询 寻求 及时 尽快 务必 前往 专业 专业人士 人士 人员
-专业人员 工作人员 医生 医师 药师 医院 正规医院 医疗 机构 客服 商家 厂家 售后 老师 教师 管理员 景区 学校 实际 具体情况
-最新 公告 公布 通知 希望 希望这 希望能 有所 对您 对你 能对您 祝您 祝你 健康 早日康复 生活愉快 愉快 顺利 感谢您
-感谢使用 你 服务 高兴 乐意 进一步 解决 需要我 使用前 用药前 操作前 购买前 参观前 出行前 我可以 可以随时 可以继续
-指导下使用 在医生指导下 及时就医 及时就诊 有所帮助 前请 或 相关部门 有关部门 主管部门 部门 主治医师 主治医生 法律
-专业意见 医疗建议 医学建议 法律意见 投资建议 构成 不构成 并不构成 不能替代 不能代替 不可替代 无法代替 无法替代 替代
-代替 不作为 不作 诊断 诊疗 面诊 就诊 诊断依据 医嘱为准 意见 决策 决定 判断 核实 核对 查阅 政策 热线 客户 厂商 生产厂家
-出入 如有出入 规定 最新规定 正式文件 正式 文件 官方文件 告知 请告知 说1声 留言 找我 叫我 都在 我都在 能帮到您 帮到您
-帮到你 能帮上忙 帮上忙 是否需要 您是否需要 需不需要 要不要 您看 可以吗 还需要我 继续查 再查 再查询 顺便 导出 翻译 展开
-补充 祝好 祝 今天 工作 学习 别客气 不客气 久等 见谅 包涵 到此 到这里 就到这里 以上就是 以上是 全部 完毕 就这些 这些了
-免责声明 声明 仅作 仅用于 用途 用于参考 信息展示 个人情况 个体情况 具体用药 用药 具体操作 办理前 购买 使用 如有不适
-尽管 尽管问 尽管告诉我 随时找我 再问 想看 换个 发给您 发给我 慢慢看 您慢慢看 就到这儿 到这儿 语言模型 助手 商量 交给
-专业判断 一般参考 仅供1般参考 主管机关 机关 注册医生 业务 办理 查询前 没有其他问题 其余 1声 说1下 心情 生活 身体健康
-平安 稍后 有需要 有需要就叫我 希望这些信息 希望这些信息对您有所帮助 诊断和治疗 诊断或治疗 诊断与治疗 诊断及治疗
+contact visit healthcare professional professionals qualified service support staff team general informational
+educational always personal specific situation circumstances case medical concern doubt unsure if like would wish hope
+helps helped useful feel_free assist welcome nice day luck stay_safe stay_healthy take care best wishes individual or
+anytime reach out do_not_hesitate only assistance unclear elaborate expand export spreadsheet sincerely cheers wishing
+speedy recovery helpful emergency services number legal financial manufacturer seek decision decisions latest current
+up_to_date date not_a_substitute_for substitute does_not_replace do_not_replace not_replace not_medical_advice
+not_legal_advice not_professional_advice not_constitute not_intended diagnosis diagnosis_or_treatment judgement
+judgment licensed else offered follow_ups drop clinician nurse gp care_team helpline hotline local authority authorities
+office department hr not_hesitate shall questions_or_concerns you_may feel_free_to_ask handy save whenever visit_your
+ai language_model substitute_for retrieves attention_if unwell
+仅 仅供 仅供参考 友情提示 建议 遵医嘱 遵循 谨遵 如 如有 若 若有 如果 如果您 如需 还想 还需要 别的 更多 想 疑问 疑惑
+任何 疑虑 不适 不清楚 不明白 不懂 不确定 吗 呢 帮 帮忙 您可以 联系 及时 尽快 务必 前往 专业 专业人士 人士 人员
+专业人员 医院 正规医院 医疗 机构 客服 商家 厂家 售后 景区 学校 实际 最新 公布 希望 希望这 希望能 对你 能对您 祝您 祝你
+健康 早日康复 生活愉快 愉快 顺利 感谢使用 你 高兴 乐意 进一步 解决 需要我 使用前 用药前 操作前 购买前 参观前 出行前
+我可以 可以随时 可以继续 指导下使用 在医生指导下 及时就医 前请 或 相关部门 有关部门 主管部门 部门 主治医师 主治医生
+法律 专业意见 医疗建议 医学建议 法律意见 投资建议 构成 不构成 并不构成 不能替代 不能代替 不可替代 无法代替 无法替代
+替代 代替 不作为 不作 诊疗 面诊 决策 决定 判断 热线 厂商 生产厂家 出入 如有出入 规定 最新规定 正式文件 正式 说1声
+能帮到您 帮到你 能帮上忙 帮上忙 是否需要 您是否需要 需不需要 要不要 可以吗 还需要我 顺便 展开 补充 祝好 祝 今天 工作
+别客气 不客气 久等 见谅 包涵 全部 完毕 仅作 仅用于 用途 用于参考 个人情况 个体情况 具体用药 用药 具体操作 办理前 购买
+使用 如有不适 尽管 尽管问 尽管告诉我 想看 换个 语言模型 交给 专业判断 一般参考 仅供1般参考 主管机关 机关 业务 办理
+查询前 没有其他问题 1声 心情 生活 身体健康 平安 稍后 有需要 有需要就叫我 诊断和治疗 诊断或治疗 诊断与治疗 诊断及治疗
 诊疗建议 专业医生的 专业医师 希望以上
 """
 SOURCE = re.compile(
@@ -165,16 +171,58 @@ ABOUT = re.compile(  # a thing, and no number that follows; and what follows
     r"(?<![a-z])about(?![a-z])(?!(?: (?:the|an?|some))*\W*$)"
     r"|\b(?:listed|given|shown|described|set out|outlined|as|see) below\b"
     r"|\bbelow (?:is|are)\b|\bbelow\W*$|\babove (?:is|are|was|were)\b|\bbetween (?=the(?:se|m)? ?(?:two)?\W*$)"
-    r"|\bunder(?= the heading\b)"
+    r"|\bunder(?! ?\W*\d)|^\W*below\b"
 )
 OFFERS = re.compile(
     r"(?:\b(?:else|other|another|more|further|help|assist)\b|其[他它]|别的|更多|继续|帮)[^.?!\n。]{0,80}\?"
 )
+SEARCHES = "look up|check|search|fetch|find|get|show|list|retrieve|pull|query|know|hear|read|see|have|provide|give"
+OFFER = re.compile(  # to look for something: what that is says nothing
+    rf"(?:^|(?<=[.!\n;,]))\W*(?:(?:would|do) you (?:also )?(?:like|want|need)|shall i|should i|can i|want)"
+    rf" ?(?:me )?(?:also )?(?:to )?(?:also )?(?:{SEARCHES})(?! (?:you )?(?:that|whether|why)\b)[^.?!\n;:]{{0,120}}\?"
+    r"|(?:^|(?<=[。!\n;,]))(?:是否)?(?:还|您)*(?:需不需要|需要|要不要|是否要|想不想|想要?)(?:我|您)?[再也还顺便帮您你]*"
+    r"(?:[查找搜看]|检索|了解|知道|列|调)[^。?!\n;:]{0,40}吗?\?"
+)
+MISSED = r"""(?:had|has|contained?|failed|was|used|hit|with|timed|returned|misspelled|mistyped|ran|into|out|in|a|an|it
+    |the|of|small|minor|slight|wrong|error|mistake|typo|slip|incorrect|column|field|table|name|syntax|spelling|nothing)"""
+FIRST = r"(?:first|earlier|previous|initial|original)\ (?:sql\ )?(?:query|attempt|search|statement|try|lookup|sql)"
+FIRST_ZH = "(?:第1次|刚才|刚刚|之前|起初|最初|首次|前1次|先前|上次)的?(?:查询|检索|语句|尝试|搜索|sql)[时的]*"
+FORMULAS = re.compile(  # that deny or doubt nothing of the thing
+    rf"""\b(?:my|the|our)\ {FIRST}(?:\ {MISSED}\b)+|\b(?:sorry|apologi[sz]e|apologies|pardon)(?:\b,?\ (?=my\ {FIRST}\b)
+    |\ (?:for|about)\ (?:the|my|any|this|that)\ (?:long\ )?(?:wait|delay|confusion|inconvenience|mix-up)\b)
+    |(?:抱歉|不好意思|对不起)[;,]?(?=让?[您你](?:久等|等待|耽误)|{FIRST_ZH})|让?[您你](?:久等|等待|耽误)了?
+    |{FIRST_ZH}(?:[写用拼查输选敲]错|[写拼]得有误|有误|出错|报错|失败|有(?:语法|拼写)错误)了?(?:字段|列|表|语句|语法|名称?|字)*
+    |(?<!\w)tl; ?dr|\bin\ a\ nutshell\b|\blast\ but\ not\ least\b|\bon\ top\ of\ (?:that|this)\b|\bset\ out\ below\b
+    |\babove\ all\b|\b(?:apart|aside)\ from\ (?:this|that)\b|\bbottom\ line\b|\b(?:keep|bear)\ in\ mind\b
+    |\bheads-up\b|\bthat\ would\ be\b|(?<!\w)除(?:此|了这些|以上内容)之?以?外
+    |\bno(?:thing)?\ (?:further|other|more(?!\ than)|additional|else|extra|beyond)\b
+    |\b(?:no|not\ an?)\ (?:substitute|replacement)\ for\b
+    |\bnot\ (?:be\ )?(?:taken|seen|read|regarded|meant|intended|understood|treated)\ as\b
+    |不(?:能|可|应|宜)?(?:替代|代替|取代|构成|视为)|无法(?:替代|代替)|没有?(?:任何)?(?:更多|其[他它]|别的|另外|额外)的?
+    |再?[无未]再?(?:其[他它]|更多|另)|未再|长话短说|1句话(?:总结|概括|来说|说)?|能[查找看]到
+    |\b(?:can|could|may)\ (?:i|we)\b|\b(?:i|we)\ (?:can|could)\b|\byou\ ?(?:will|ll|can)\ (?:find|see|read)\b
+    |\bafter\ (?=(?:that|this|which|an?|my|your|some|running|looking|checking|searching|reading)\b)
+    |\bselect\ ?[\w ,.*]{{1,80}}?\ ?from\ \w+(?:\ where\ \w+\ ?=)?
+    |(?<!\w)[a-z]+(?:_[a-z\d]+)+(?:(?=表|字段|列|的|中)|(?!\w)(?:\.\w+)?)""",
+    re.VERBOSE,
+)
+PERSONAL = re.compile(r"\b(?:i|me|my|we|us|our|please|just|if you|should you|would you)\b|我|本人|请|祝|您")
+NUMBERED = re.compile(  # what counts the words around the quotes
+    r"第\d{1,2}(?:[条次遍句行步点项]|个)?|(?<![\d.#-])\d{1,2}(?=条(?:\W|$))"
+    r"|(?<![a-z\d.#-])\d{1,2}(?= ?[条次项个句行]?(?:\w{2}的)?(?:相关|匹配)?(?:查询|记录|结果|要点|条目|说明|数据))"
+    r"|(?<![a-z\d.#-])\d{1,2}(?= (?:[a-z]{4,9} )?(?:entr(?:y|ies)|quer(?:y|ies)"
+    r"|(?:row|record|result|point|fact|item|hit|step|line|match|statement|detail|remark|lookup)(?:e?s)?)(?![a-z]))"
+    r"|(?:(?<![a-z])(?:entry|row|record|result|point|fact|item|step|line|statement|detail|query|remark|note|part) ?"
+    r"|要点|条目|记录|结果|事实|说明|内容|备注|步骤|部分|信息)\d{1,2}(?![\d.%a-z])"
+)
 CITES = re.compile(
     r"[、,\s]*(?:(?:数据|资料|信息)?来源|引自|出自|摘自|源自|source|as (?:stated|recorded|listed|given) in)"
+    r"|,[^.?!\n,:]{4,60}:"
 )
-_TALK = {*phrases(TALK)} - PERMITS
-_AROUND = {*FREE.split(), *_TALK, *phrases(PHRASES), "about"} - PERMITS
+UNIT = re.compile(r"[a-z]+|[\u4e00-\u9fff]+|\S")
+LONGEST = 5  # characters of a Chinese word
+_TALK, _DATA = {*phrases(TALK)} - PERMITS, {*phrases(DATA)}
+_AROUND = {*FREE.split(), *_TALK, *phrases(f"{GRAMMAR} {DATA} {PHRASES}"), "about"} - PERMITS
 _FRAME, _LAST = Lexicon(_AROUND), Lexicon({*_AROUND, *phrases(CLOSING)})
 _WHOLE = " ".join(one for one in TALK.split() if "_" in one or not one.isascii())  # says nothing with what denies in it
 _CHAT, _CLOSING = Lexicon(phrases(_WHOLE)), Lexicon(phrases(f"{_WHOLE} {CLOSING}"))
@@ -184,9 +232,13 @@ def is_frame(text: str, unknown: Sequence[tuple[int, int]], *, is_last: bool = F
     """Whether a text around a quote only says whence it is or, where no quote follows, closes; `unknown` is where its
     words of no list are."""
     chat, frame = (_CLOSING, _LAST) if is_last else (_CHAT, _FRAME)
+    text = OFFER.sub(lambda offer: " " * len(offer[0]), text) if is_last else text
+    text = FORMULAS.sub(lambda said: " " * len(said[0]), text)
     text = OFFERS.sub(lambda offer: offer[0].replace("?", " "), text) if is_last else text
-    strange = {place for start, end in frame.read(text)[1] for place in range(start, end)}
-    is_strange = any(place in strange for start, end in unknown for place in range(start, end))
+    strange = {place for start, end in frame.read(text)[1] for place in range(start, end)} - _dictionary(
+        text, is_last=is_last
+    )
+    is_strange = any(place in strange and text[place] != " " for start, end in unknown for place in range(start, end))
     if is_strange or re.match(r"\W*(?:or(?![a-z])|或)", text):
         return False
     if is_last and strange and is_frame(text, unknown) is False:  # advice and offers tell nothing of what is asked
@@ -196,3 +248,31 @@ def is_frame(text: str, unknown: Sequence[tuple[int, int]], *, is_last: bool = F
         text = f"{text[:start]} {text[end:]}"
     text = re.sub("[^ -~]+", " ", text)  # in Chinese what is known may be a word that doubts
     return not DOUBTS.search(text) and not DENIALS.search(text)
+
+
+def _dictionary(text: str, *, is_last: bool) -> set[int]:
+    """Where words are that dictionaries have as of talk, adjectives and adverbs before these, and numbers of these;
+    where the speaker tells of himself, verbs of doing too, and in what closes persons to ask."""
+    places = {place for found in NUMBERED.finditer(text) for place in range(*found.span())}
+    is_personal = PERSONAL.search(text) is not None
+    leads = False  # to a word of talk
+    for start, end in reversed([*_words(text)]):
+        word = text[start:end]
+        is_sure = not DOUBTS.search(word) and not DENIALS.search(word) and word not in PERMITS
+        is_talk = is_sure and (is_of_talk(word) or (is_last and is_person(word)))
+        qualifies = leads and is_general(word)
+        if is_talk or (is_sure and (qualifies or (is_personal and is_plain_verb(word)))):
+            places |= {*range(start, end)}
+        leads = is_talk or word in _TALK or word in _DATA or (leads and word == "的") or qualifies
+    return places
+
+
+def _words(text: str) -> Iterator[tuple[int, int]]:
+    """Latin words, and of Chinese the longest ones at each place that a dictionary has."""
+    for found in UNIT.finditer(text):
+        start = found.start()
+        while start < found.end():
+            sizes = range(min(LONGEST, found.end() - start), 1, -1) if not found[0].isascii() else [len(found[0])]
+            size = next((n for n in sizes if found[0].isascii() or is_chinese_word(text[start : start + n])), 1)
+            yield start, start + size
+            start += size

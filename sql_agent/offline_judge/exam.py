@@ -308,8 +308,10 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
     known = {fact.forms[0] for fact in facts}
     headers = {(n, text) for n, cell in enumerate(cells) for text in _headers(cell.text)}
     headings = {above for items in record for above, _ in items} | {cell.column for cell in cells}
-    said = _quoted({i: c for i, c in own.items() if not {i, c} & known}, Lexicon({*known, *headings}), around)
-    if own and said is not None:
+    others = {i: c for i, c in own.items() if not {i, c} & known}
+    said = _quoted(others, Lexicon({*known, *headings}), around)
+    is_talk = not said and others == own and any(own.values())  # and quotes nothing
+    if own and said is not None and not is_talk:
         said = {word for word in said if word not in spell(question)} | {*map(spell, (*own, *own.values()))}
         quoted = [fact for fact in facts if spell(fact.forms[0]) in said]
         row_of = [cell.row or str(n) for n, cell in enumerate(cells)]

@@ -42,6 +42,7 @@ SUMMARY = re.compile(
     re.I,
 )
 FREE_MENTIONS = 2  # a summary may repeat what was said
+ALONE_MENTIONS = 4  # and a thing's name, where that is all that is asked, stands in headings too
 BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
 MIN_NAME_CHARS, MAX_NAME_CHARS = 4, 60  # with the blanks around it
 IN_ORDER, OUT_OF_ORDER = 0.92, 0.5  # credit of facts of several things where none is named
@@ -337,7 +338,8 @@ class _Reading:
         is_elsewhere = any(self._is_elsewhere(axis, mine) for axis in self._exam.axes)
         if tells:
             self._tell(word, mine)
-        if not mine or self._mentions[word, named] > FREE_MENTIONS * max(len(facts), self._exam.times[word]):
+        free = FREE_MENTIONS if len(self._exam.facts) > 1 else ALONE_MENTIONS
+        if not mine or self._mentions[word, named] > free * max(len(facts), self._exam.times[word]):
             self._foreign.append(word.replace(" ", ""))
         elif named is None and self._exam.names:
             self._quote_unnamed(mine)

@@ -25,6 +25,8 @@ POINTED = re.compile(
 )
 ABBREVIATED = re.compile(r"(?:abbr\. (?:for|of)|short name for)(?: \w+)* (?:\S*\|)?([\u4e00-\u9fff]+)")
 PARTICLE = re.compile(r" (?:on|in|of|for|with|from|at) ")
+DOER = re.compile(r"^\w?e?(?:rs?|st)$")
+GLOSS_TAIL = re.compile(r"(?<!^to) (?:of|for|in|on|with|from|to|at|by|or|that|which) ")
 COMMON = range(0xB0, 0xD8)  # the first byte
 PERSON = re.compile(r"\[[A-Z]\S+ [A-Z]\S+ [a-z]")  # how a family name and a given one of two characters are said
 NAME = re.compile(r"(?:^|(?<=/))(?:[A-Z][a-z]+ ?)+(?=[/,])")
@@ -47,14 +49,15 @@ ENDINGS = tuple(
 
 
 class WordNet(NamedTuple):
-    """Synsets of each word, those near each synset, bases of irregular forms, opposites of each synset, and verbs that
-    first mean to say, to think or to feel."""
+    """Synsets of each word, those near each synset, bases of irregular forms, opposites of each synset, verbs that
+    first mean to say, to think or to feel, and the marks of words (wordnet.py)."""
 
     words: dict[str, set[int]]
     linked: list[set[int]]
     forms: dict[str, str]
     opposed: list[set[int]]
     said: set[str]
+    talk: dict[str, str]
 
 
 @functools.cache
@@ -64,6 +67,7 @@ def _wordnet() -> WordNet:
     opposed: list[set[int]] = []
     forms: dict[str, str] = {}
     verbs: set[str] = set()
+    talk: dict[str, str] = {}
     for line in gzip.decompress(WORDNET.read_bytes()).decode().splitlines():
         if ">" in line:
             form, _, base = line.partition(">")
@@ -71,6 +75,9 @@ def _wordnet() -> WordNet:
             continue
         if line.endswith("!"):
             verbs.add(line[:-1])
+            continue
+        if "~" in line:
+            word, _, talk[word] = line.partition("~")
             continue
         lemmas, *links = line.split("|")
         for lemma in lemmas.split(","):
@@ -80,7 +87,7 @@ def _wordnet() -> WordNet:
     for synset, others in enumerate(linked):
         for other in [*others]:
             linked[other].add(synset)
-    return WordNet(words, linked, forms, opposed, verbs)
+    return WordNet(words, linked, forms, opposed, verbs, talk)
 
 
 @functools.cache
@@ -172,6 +179,60 @@ def is_said(word: str) -> bool:
         return not _wordnet().said.isdisjoint(_bases(word))
     verbs = (FIRST_VERB.match(entry) for entry in _cedict().get(word, ()))
     return any(verb and verb[1] in _wordnet().said for verb in verbs)
+
+
+@functools.lru_cache(maxsize=65536)
+def is_of_talk(word: str) -> bool:
+    """Whether a word mostly means something said, written, thought of, searched or shown."""
+    if word.isascii():  # who teaches is none
+        bases = (base for base in _bases(word) if base == word or not DOER.search(word.removeprefix(base)))
+        return any("t" in _wordnet().talk.get(base, "") for base in bases)
+    marks = [
+        any("nv"[is_verb] in _wordnet().talk.get(base, "") for base in _bases(head)) for head, is_verb in _heads(word)
+    ]
+    return bool(marks) and 2 * sum(marks) >= len(marks)
+
+
+@functools.lru_cache(maxsize=65536)
+def is_general(word: str) -> bool:
+    """Whether a word is mostly an adjective or an adverb."""
+    heads = [(word, False)] if word.isascii() else _heads(word)
+    return 2 * sum("a" in _wordnet().talk.get(one, "") for one, is_verb in heads if not is_verb) > len(heads)
+
+
+@functools.lru_cache(maxsize=65536)
+def is_person(word: str) -> bool:
+    """Whether a word is somebody."""
+    return _is_mostly("p", word)
+
+
+@functools.lru_cache(maxsize=65536)
+def is_plain_verb(word: str) -> bool:
+    """Whether a word is what one does with anything: to get, to go, to put, to try."""
+    return _is_mostly("w", word)
+
+
+def _is_mostly(mark: str, word: str) -> bool:
+    heads = [(word, mark == "w")] if word.isascii() else _heads(word)
+    marked = [
+        any(mark in _wordnet().talk.get(base, "") for base in _bases(one))
+        for one, is_verb in heads
+        if is_verb is (mark == "w")
+    ]
+    return 2 * sum(marked) > len(heads)
+
+
+def _heads(word: str) -> list[tuple[str, bool]]:
+    """The head of each of the first three glosses of a Chinese word, and whether it is a verb."""
+    heads = list[tuple[str, bool]]()
+    for entry in _cedict().get(word, ()):
+        pronunciation, _, meant = entry.partition("] /")
+        for gloss in re.split(r"[/;,]", CLASSIFIER.sub("", meant)) if pronunciation[1].islower() else ():
+            gloss = ASIDE.sub(" ", gloss).strip().lower()
+            said = re.findall("[a-z]+", GLOSS_TAIL.split(gloss)[0])
+            said = said[said[1:2] == ["be"] :][1:2] if gloss.startswith("to ") else said[-1:]
+            heads += [(said[0], gloss.startswith("to "))] if said else []
+    return heads[:3]
 
 
 def is_rare(char: str) -> bool:
