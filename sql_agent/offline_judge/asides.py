@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import pairwise, permutations
 
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
-from sql_agent.offline_judge.lexicon import spell, tokens
+from sql_agent.offline_judge.lexicon import tokens
 from sql_agent.offline_judge.slots import COMMON, stem, terms
-from sql_agent.offline_judge.units import AMOUNT, UNITS, unit_of
+from sql_agent.offline_judge.units import AMOUNT, UNITS
 from sql_agent.offline_judge.values import DATE, MONTH, NUMBER, TIME, plain
 from sql_agent.records import AnswerType
 from sql_agent.words.meanings import is_chinese_verb
@@ -27,7 +27,8 @@ PIECE_END = re.compile(
 )
 PROCESS = re.compile(
     r"\b(?:quer(?:y|ies)|sql|tables?|columns?|database|data(?:set)?|records?|rows?|results?|schema|joins?|lookups?"
-    r"|assumptions?|attempts?|tr(?:y|ies)|steps?|statements?|source)\b|[a-z_]表|查[询了看得到遍一1]|经查|[我再]查|列名|[数依]据|假设|结果|语句|来源|记[录载]"
+    r"|assumptions?|attempts?|tr(?:y|ies)|steps?|statements?|source)\b"
+    r"|[a-z_]表|查[询了看得到遍一1]|经查|[我再]查|列名|[数依]据|假设|结果|语句|来源|记[录载]"
 )
 OF_PROCESS = re.compile(
     r"\b\d+ (?:more |sql |separate |simple )?(?:quer(?:y|ies)|tables?|columns?|records?|rows?|joins?|attempts?|times?"
@@ -63,8 +64,13 @@ CALCULATES = re.compile(
 )
 VALUE = re.compile(rf"{DATE.pattern}|{TIME}|{NUMBER.pattern}")
 COUNT = re.compile(r"(?:with |[共约有] ?)?\d[\d.]* ?(?:[a-z]+|[^\W\d]{1,3})")
+LATEST = re.compile(r"(?:最近|最后|另|每|某|同)1[\u4e00-\u9fff]|\bone\b")  # no amount
+MISTAKES = {"but", "错", "修正", "改正", "更正", "纠正", "wrong", "mistake", "error", "errors", "sorry", "incorrect"}
+LINKS = re.compile(r"is|are|was|were|or|and|to|in|for|on|at|the|an?|as|than|but|if|with|by|from|instead|[是或和到]")
+FIRST_YEAR, NO_YEAR = 1900, 2100
 EVALUATES = re.compile(
-    r"\b(?:right|correct|true|accurate|certain|sure|confirmed|verified|valid|known|recorded|available|listed|it|this|that)\b"
+    r"\b(?:right|correct|true|accurate|certain|sure|confirmed|verified|valid|known|recorded|available|listed)\b"
+    r"|\b(?:it|this|that)\b"
     r"|[对准确]|属实|如此|这样|可靠|核实|证实|有效"
 )
 TOLERANCE, CLOSE = 0.03, 0.005  # of an amount in another unit, and of what is calculated
@@ -93,7 +99,9 @@ def without_question(answer: str, question: str) -> str:
     """An answer without the question that it repeats, with its mark."""
     words = r"[\s*_`\"'“”‘’«»]*".join(map(re.escape, question.rstrip("?？ ").split()))
     return re.sub(
-        rf"(?:^|(?<=[\n:：。.“\"]))[^\n.。:：]{{0,24}}[:：]?[\s*_\"“「『]*{words}\s*[?？][\s*_\"”」』]*[.。,，]?", "\n", answer
+        rf"(?:^|(?<=[\n:：。.“\"]))[^\n.。:：]{{0,24}}[:：]?[\s*_\"“「『]*{words}\s*[?？][\s*_\"”」』]*[.。,，]?",
+        "\n",
+        answer,
     )
 
 
@@ -106,8 +114,8 @@ def cut_asides(answer: str, asked: Asked) -> str:
     first, kept = tells.index(True), list[str]()
     talk = _of_process(pieces, tells)
     for n, (text, end, is_inner) in enumerate(pieces):
-        is_cut = n in talk or (not tells[n] and text.strip() and _is_aside(text, asked, n > first, is_inner))
-        kept.append("\n" if is_cut else text + end)
+        is_free = not tells[n] and text.strip() and _is_aside(text, asked, is_after=n > first, is_inner=is_inner)
+        kept.append("\n" if is_free or n in talk else text + end)
     return "".join(kept)
 
 
@@ -129,6 +137,7 @@ def _of_process(pieces: Sequence[tuple[str, str, bool]], tells: Sequence[bool]) 
 
 
 def _is_process(text: str, *, is_before: bool) -> bool:
+    """Whether a text tells of queries, tables and the like; before the value, of mistakes too."""
     said = plain(text)
     if not PROCESS.search(said):
         return False
@@ -148,7 +157,8 @@ def _pieces(answer: str) -> list[tuple[str, str, bool]]:
     return found
 
 
-def _is_aside(text: str, asked: Asked, is_after: bool, is_inner: bool) -> bool:
+def _is_aside(text: str, asked: Asked, *, is_after: bool, is_inner: bool) -> bool:
+    """Whether a piece of an answer, behind the value or in parentheses, may be anything but another value."""
     said = without_numbers(plain(text), asked.explained)
     said = said if asked.is_superlative else ORDINAL.sub(" ", said)
     is_told = said != plain(text) and not re.search(r"\d", said)  # a term of the value, or the value rounded
@@ -175,7 +185,8 @@ def _is_of_another(text: str, said: str, asked: Asked) -> bool:
     bare = re.sub(rf"{DATE.pattern}|{TIME}|\d", " ", said)
     words = [one for *_, one in terms(bare) if one not in names and stem(one) not in COMMON]
     is_clause = any(map(is_chinese_verb, words)) or VERB.search(said) is not None
-    if any(map(asked.says, [*words, *names[text[:1].isupper() :]])) or (asked.kind in ("list", "set") and not is_clause):
+    is_item = asked.kind in ("list", "set") and not is_clause
+    if is_item or any(map(asked.says, [*words, *names[text[:1].isupper() :]])):
         return False
     return bool(words) and not (DENIALS.search(said) and EVALUATES.search(said))
 
@@ -223,7 +234,7 @@ def _has_rival(said: str, asked: Asked) -> bool:
         said = PART_OF.sub(lambda m: part if part and float((m[1] or m[2]).rstrip(".")) < asked.number else m[0], said)
         said = AMOUNT.sub(lambda m: " " if _is_same(float(m[1]), m[3], asked) else m[0], said)
     said = re.sub(rf"{DATE.pattern}|{TIME}", " ", said)
-    if not (asked.number is not None and 1900 <= asked.number < 2100):
+    if not (asked.number is not None and FIRST_YEAR <= asked.number < NO_YEAR):
         said = YEAR.sub(" ", said)
     if asked.unit != "percent":
         said = re.sub(r"-?\d[\d.]* percent(?: of)?", " ", said)
@@ -231,6 +242,7 @@ def _has_rival(said: str, asked: Asked) -> bool:
 
 
 def _is_rival(match: re.Match[str], said: str, asked: Asked) -> bool:
+    """Whether a number has no unit, that of the value, or what the question counts behind it."""
     following = re.match(r" ?(?:more |of the |other )?([a-z]+|[\u4e00-\u9fff])", said[match.end() :])
     if not following:
         return True
@@ -238,12 +250,12 @@ def _is_rival(match: re.Match[str], said: str, asked: Asked) -> bool:
     ours, theirs = UNITS.get(asked.unit), UNITS.get(word)
     if theirs and ours:
         return ours[0] == theirs[0]
-    return word in asked.follows or word in asked.content or word.rstrip("s") in asked.content or word in LINKS
-
-
-LATEST = re.compile(r"(?:最近|最后|另|每|某|同)1[\u4e00-\u9fff]|\bone\b")
-MISTAKES = {"but", "错", "修正", "改正", "更正", "纠正", "wrong", "mistake", "error", "errors", "sorry", "incorrect"}
-LINKS = frozenset("is are was were or and to in for on at the a an as than but if with by from instead 是 或 和 到".split())
+    return (
+        word in asked.follows
+        or word in asked.content
+        or word.rstrip("s") in asked.content
+        or LINKS.fullmatch(word) is not None
+    )
 
 
 def _is_same(number: float, unit: str, asked: Asked) -> bool:

@@ -17,7 +17,8 @@ BEGINS = re.compile(  # "let me know if you need anything else"
     r"[\s*_]*(?:(?:please |i |just )?"
     r"(?:let me know|feel free|is there|if|would you|do you|want me|hope|happy to)\b"
     r"|(?:shall|should|can|may) (?:i|we)\b"
-    r"|(?:i|we)(?:['’](?:d|ll)| can| could| would| will) (?:also|gladly|be|help|provide|list|show|break|go|walk|explain|expand|dig|share|look)\b"
+    r"|(?:i|we)(?:['’](?:d|ll)| can| could| would| will) (?:also|gladly|be|help|provide|list|show|break"
+    r"|go|walk|explain|expand|dig|share|look)\b"
     r"|[如若希欢随]|[您你]?(?:是否|是不是|要不要|还有|还?[需想]要?)|有?需要|请[问随]|我[还也]?可以)",
     re.I,
 )

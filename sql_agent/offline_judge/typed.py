@@ -157,7 +157,7 @@ SUPERLATIVE = re.compile(r"\b(?:[a-z]{2,}est|most|top|best|worst)\b|最")
 SENTENCE_END = re.compile(r"(?<!\b(?:Mr|Ms|Dr|St))[.!](?=\s)|[;:。！；：\n]")
 IMPERATIVE = re.compile(r"(?:please|see|check|refer|请[查参])\b")
 DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
-KNOWN_NAMES = {*f"{DAYS} mon tue tues wed thu thurs fri sat sun sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split()}
+KNOWN_NAMES = {*f"{DAYS} sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split(), *SHORT_DAYS}
 KNOWN_NAMES |= {f"{day}s" for day in DAYS.split() if day.endswith("day")}
 WORDS = frozenset(spell(one) for one in [*FREE.split(), *TITLES.split()])
 COMMON = [*f"{FREE} {TITLES}".split(), *phrases(f"{TALK} {PHRASES}")]
@@ -337,7 +337,9 @@ class _Told:
         self.is_torn = self._is_torn(said)
         is_turned = self._is_negative and any(len(_denials(one)) > 1 for one in SENTENCE.split(said))  # and so have one
         money = (" ".join(["", *re.findall("[$€£]", text)]) for text in (question, answer))  # no part of plain numbers
-        is_turned |= is_other_kind(" ".join([asked, *truth.columns]) + next(money), (shown := self._shown(said)) + next(money))
+        is_turned |= is_other_kind(
+            " ".join([asked, *truth.columns]) + next(money), (shown := self._shown(said)) + next(money)
+        )
         is_turned |= n == 1 and is_rivalled(truth.values[0], asked, said)
         asks = re.search(r"[?？]|(?<!#)\.\.|\.{3}|…", shown) is not None
         pairs, told = ([*pairwise(["", *spell(text).split()])] for text in (asked, shown))
@@ -673,7 +675,9 @@ def _forms(value: str, kind: AnswerType, asked: str, said: str) -> list[str]:
         year, month, day = value[:10].split("-")
         days += [f"{day} {month} {year}", f"{month} {day} {year}"]
     months = _months(month[1], month[2], asked) if (month := YEAR_MONTH.fullmatch(value)) else []
-    days += [f"{name}{day[2]}" for day in WEEKDAY_ZH.finditer(value) for name in ("周", "星期", "礼拜") if day[0] == value]
+    days += [
+        f"{name}{day[2]}" for day in WEEKDAY_ZH.finditer(value) for name in ("周", "星期", "礼拜") if day[0] == value
+    ]
     if quarter := QUARTER.fullmatch(value):
         days += [f"{n}{quarter[1]}季度" for n in ("", "第")] + [f"{RANKS[int(quarter[1]) - 1]} quarter"]
     days += [day for day in DAYS.split() if value in SHORT_DAYS and day.startswith(value)]

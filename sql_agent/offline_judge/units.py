@@ -1,7 +1,7 @@
 """Amounts in other units: 6.8 cm where millimetres are asked for, and hours that are no days.
 
-Guarantees: pure functions, linear in the text; exact, within ten digits. Not covered: months and years, money, amounts
-of two units but hours and minutes.
+Guarantees: pure functions, linear in the text; exact, within ten digits. A month is a twelfth of a year of
+365.25 days. Not covered: money, amounts of two units but hours and minutes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from sql_agent.offline_judge.normal import normalise
 # Of one kind a line: the units, each with how many of the first one it has.
 KINDS = """
 s/sec/second/seconds/秒/秒钟=1 min/mins/minute/minutes/分钟=60 h/hr/hrs/hour/hours/小时/钟头=3600 day/days/天=86400
-week/weeks/周/星期=604800 month/months/个月=2629800 year/years/年=31557600 | mm/millimetre/millimetres/millimeter/millimeters/毫米=1
+week/weeks/周/星期=604800 month/months/个月=2629800
+year/years/年=31557600 | mm/millimetre/millimetres/millimeter/millimeters/毫米=1
 cm/centimetre/centimetres/centimeter/centimeters/厘米=10 m/metre/metres/meter/meters/米=1000
-km/kilometre/kilometres/kilometer/kilometers/公里/千米=1000000 feet/foot/ft/英尺=304.8 mile/miles/英里=1609344 | mg/milligram/milligrams/毫克=1
+km/kilometre/kilometres/kilometer/kilometers/公里/千米=1000000
+feet/foot/ft/英尺=304.8 mile/miles/英里=1609344 | mg/milligram/milligrams/毫克=1
 g/gram/grams/克=1000 kg/kilo/kilos/kilogram/kilograms/公斤/千克=1000000 斤=500000 t/tonne/tonnes/吨=1000000000
 | ml/millilitre/millilitres/milliliter/milliliters/毫升=1 l/litre/litres/liter/liters/升=1000
 | kmh/km_per_h/kilometres_per_hour/kilometers_per_hour/公里每小时/千米每小时/公里每h=1
