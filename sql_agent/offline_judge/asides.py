@@ -228,13 +228,13 @@ def _has_names(text: str, said: str) -> bool:
 def _has_rival(said: str, asked: Asked) -> bool:
     """Whether a piece has a number that may be the answer."""
     said = LATEST.sub(" ", LABELLED.sub(" ", said))
-    if asked.number is not None:
-        is_told = len(asked.content & {one[0] for one in tokens(said)}) > (1 if said.isascii() else 2)
-        part = "" if is_told else " "  # of the question's own thing it may be the answer
-        said = PART_OF.sub(lambda m: part if part and float((m[1] or m[2]).rstrip(".")) < asked.number else m[0], said)
+    value = asked.number
+    if value is not None:
+        if len(asked.content & {one[0] for one in tokens(said)}) <= (1 if said.isascii() else 2):  # of another thing
+            said = PART_OF.sub(lambda m: " " if float((m[1] or m[2]).rstrip(".")) < value else m[0], said)
         said = AMOUNT.sub(lambda m: " " if _is_same(float(m[1]), m[3], asked) else m[0], said)
     said = re.sub(rf"{DATE.pattern}|{TIME}", " ", said)
-    if not (asked.number is not None and FIRST_YEAR <= asked.number < NO_YEAR):
+    if value is None or not FIRST_YEAR <= value < NO_YEAR:
         said = YEAR.sub(" ", said)
     if asked.unit != "percent":
         said = re.sub(r"-?\d[\d.]* percent(?: of)?", " ", said)

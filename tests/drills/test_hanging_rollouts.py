@@ -10,12 +10,12 @@ import psutil
 import pytest
 import torch
 
+from agl_plugin.run.question_order import QuestionOrder
 from foundation import run_folder
 from foundation.files import read_lines
 from sql_agent.config import build_config, data_path, load_recipe
 from sql_agent.data.bundled import ensure_bundled
-from sql_agent.data.dataset import load_questions
-from sql_agent.local.rollouts import order_of
+from sql_agent.data.dataset import load_questions, to_row
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from tests.drills.conftest import Training, gone, training
 
@@ -81,7 +81,8 @@ def test_rollouts_that_hang_leave_the_next_steps_untouched(tmp_path: Path) -> No
     )
     ensure_bundled(config.data.training[0].file)
     questions = load_questions(data_path(config.data.training[0].file))
-    hangs = questions[order_of(config.data, questions, n=2).of_step(1)[0]].id
+    order = QuestionOrder([to_row(question) for question in questions], n=2, seed=config.data.seed)
+    hangs = questions[order.of_step(1)[0]].id
     for calls in (True, False):
         folder = tmp_path / str(calls)
         folder.mkdir()

@@ -103,8 +103,8 @@ def test_an_agent_without_sql_calls_its_own_tools_and_is_shown_no_columns_of_sql
     without = with_sql.model_copy(update={"database": ""})
     assert "executed SQL" in markdown(with_sql) and "execution match" in markdown(with_sql)
     assert "SQL" not in markdown(without) and "execution match" not in markdown(without)
-    assert "executed SQL" in {row.measure for row in measure_rows(with_sql)}
-    assert {"reward", "called the tool"} <= (rows := {row.measure for row in measure_rows(without)}) and not rows & {
+    assert "executed SQL" in {row.note for row in measure_rows(with_sql)}
+    assert {"reward", "called the tool"} <= (rows := {row.note for row in measure_rows(without)}) and not rows & {
         *OF_SQL
     }
 

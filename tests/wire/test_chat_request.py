@@ -278,7 +278,7 @@ def test_tools_are_the_policys_choice_unless_there_is_none(path: Path, choice: A
         else:
             called = [call.function for call in said.choices[0].message.tool_calls or []]
             text, reason = said.choices[0].message.content or "", said.choices[0].finish_reason
-    assert session.fault is None and session.context.turn == 1
+    assert session.fault is None and session.context.n_turns == 1
     if choice == "none":
         assert (called, text.strip(), reason) == ([], CALL, "stop")
     else:
