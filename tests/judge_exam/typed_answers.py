@@ -14,7 +14,8 @@ have rows of two columns, ids that are numbers and times with dates; `loyalty` a
 sides, rows and names exchanged; `market` and `held market`, halves likewise, are ten other fields in models' sentences;
 `observatory` and `held observatory`, halves likewise, are twelve more, one right and one wrong sentence a question;
 `ferry` and `held ferry`, halves by another hash of the question, are twelve more, with counts of none, questions that
-deny, other units and offers at the end.
+deny, other units and offers at the end; `clinic` and `depot` with their held halves are twelve fields in answers that
+tell more than the value, and wrong ones that have the value in them.
 Guarantees: a pure function of the seed.
 """
 
@@ -47,10 +48,10 @@ _OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB, _FIELDS, _TURBINE, _LO
     tomllib.loads((Path(__file__).parent / f"{file}_answers.toml").read_text(encoding="utf-8"))["ask"]
     for file in (
         *("written", "fresh", "later", "office", "trade", "reworded"),
-        *("club", "fields", "turbine", "loyalty", "market", "observatory", "ferry"),
+        *("club", "fields", "turbine", "loyalty", "market", "observatory", "ferry", "clinic", "depot"),
     )
 )
-_OBSERVATORY, _FERRY = _LAST
+_OBSERVATORY, _FERRY, _CLINIC, _DEPOT = _LAST
 WRITTEN: dict[str, list[dict[str, Any]]] = {
     **{"open": _OPEN[::2], "locked": _OPEN[1::2], "fresh": _FRESH[::2], "unread": _FRESH[1::2]},
     **{"later": _LATER, "office": [ask for ask in _OFFICE if "part" not in ask]},
@@ -73,6 +74,8 @@ WRITTEN: dict[str, list[dict[str, Any]]] = {
     "held observatory": [ask for ask in _OBSERVATORY if crc32(ask["question"].encode()) % 2],
     "ferry": [ask for ask in _FERRY if sha256(ask["question"].encode()).digest()[-1] % 2 == 0],
     "held ferry": [ask for ask in _FERRY if sha256(ask["question"].encode()).digest()[-1] % 2],
+    **{half + "clinic": [ask for ask in _CLINIC if ask["half"] == of] for half, of in (("", "A"), ("held ", "B"))},
+    **{half + "depot": [ask for ask in _DEPOT if ask["half"] == of] for half, of in (("", "A"), ("held ", "B"))},
 }
 
 

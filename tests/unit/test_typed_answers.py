@@ -319,6 +319,8 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
     shares = {"reworded en": 0.92, "reworded zh": 0.73, "against club en": 0.83, "against club zh": 0.9}
     shares |= {"held fields zh": 0.84, "held turbine zh": 0.9, "held loyalty zh": 0.75, "held market en": 0.91}
     shares |= {"held observatory zh": 0.92, "held ferry en": 0.91, "held ferry zh": 0.89}
+    shares |= {"clinic en": 0.65, "clinic zh": 0.7, "held clinic en": 0.62, "held clinic zh": 0.68}
+    shares |= {"depot en": 0.7, "depot zh": 0.77, "held depot en": 0.59, "held depot zh": 0.65}
     paid = shares.get(f"{part} {language}", 0.93)
     assert sum(value >= 0.9 for value in right) >= paid * len(right)
     floors = {
@@ -335,10 +337,72 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
         "held observatory en": 0.9,
         "held observatory zh": 0.92,
         "held ferry en": 0.92,
+        "clinic en": 0.9,
+        "held clinic en": 0.9,
+        "held clinic zh": 0.9,
+        "depot zh": 0.9,
+        "held depot en": 0.92,
+        "held depot zh": 0.9,
     }
     least = floors.get(f"{part} {language}", 0.93)
     assert sum(value <= 0.1 for value in lies) >= least * len(lies)
     assert all(value < 0.9 for value in parts)
+
+
+HIKE, HEIGHT, BUILT = (
+    "How many hikers signed up?",
+    "How high is the Alder hut in metres?",
+    "When was the Alder hut built?",
+)
+WARDEN, IS_OPEN = "Who is the warden of the Alder hut?", "Is the Alder hut open in May?"
+COUNT_ZH, WARDEN_ZH, BUILT_ZH = "报名的有多少人？", "赤杨山屋由谁管理？", "赤杨山屋是哪天建成的？"
+
+
+@pytest.mark.parametrize(
+    ("question", "truth", "answer", "value"),
+    [
+        (HIKE, "27", "27 hikers signed up, 11 of them women.", 1),
+        (HIKE, "27", "Adding up both lists (12 + 15), 27 hikers signed up.", 1),
+        (HIKE, "27", "27 of the 40 hikers signed up.", 1),
+        (HIKE, "27", "27 hikers signed up, according to another list 31.", 0),
+        (HIKE, "27", "27 hikers signed up, 31 hikers in all.", 0),
+        (HIKE, "27", "27 hikers signed up at first, later 31.", 0),
+        (HIKE, "27", "I ran 2 queries and both agree: 27 hikers signed up.", 1),
+        (HIKE, "27", f"Question: {HIKE}\nAnswer: 27 hikers signed up.", 1),
+        (HIKE, "27", f"{HIKE} I could not tell.", 0),
+        (HEIGHT, "1850.5", "1850.5 m (about 6,071 feet), the second-highest hut of the range.", 1),
+        (HEIGHT, "1850.5", "1850.5 m (about 7,000 m).", 0),
+        (HEIGHT, "1850.5", "1850.5 km.", 0),
+        (BUILT, "1987-06-02", "It was built on 2 June 1987, by a crew of 14 under Hanna Voss.", 1),
+        (BUILT, "1987-06-02", "It was extended on 2 June 1987; it had been built in 1960.", 0),
+        (WARDEN, "Ilka Brandt", "The warden is Ilka Brandt (since 2016); her deputy is Tomas Reyes.", 1),
+        (WARDEN, "Ilka Brandt", "Ilka Brandt, Tomas Reyes", 0),
+        (WARDEN, "Ilka Brandt", "Ilka Brandt. The warden of the Alder hut is Tomas Reyes.", 0),
+        (WARDEN, "Ilka Brandt", "Ilka Brandt, now replaced by Tomas Reyes.", 0),
+        (IS_OPEN, "1", "Yes. The season begins in April, and Tomas Reyes cooks.", 1),
+        (IS_OPEN, "0", "No, the season begins with the feast of St John.", 1),
+        (IS_OPEN, "1", "Yes, but it is not open in May.", 0),
+        (COUNT_ZH, "27", "27人报名，其中11人是学生。", 1),
+        (COUNT_ZH, "27", "我查了两遍，结果一致：27人报名。", 1),
+        (COUNT_ZH, "27", "甲班12人，乙班15人，12+15=27人。", 1),
+        (COUNT_ZH, "27", "起初27人报名，实为31人。", 0),
+        (WARDEN_ZH, "周野", "赤杨山屋由周野管理，2016年从南坡调来。", 1),
+        (WARDEN_ZH, "周野", "赤杨山屋由周野管理，后来换成林可。", 0),
+        (WARDEN_ZH, "周野", "周野负责做饭，赤杨山屋由林可管理。", 0),
+        (BUILT_ZH, "1987-06-02", "1987年6月2日建成，工程队共14人。", 1),
+        ("租期是多少个月？", "18", "租期18年。", 0),
+        ("哪个季度的客人最多？", "Q3", "第三季度的客人最多。", 1),
+        ("In which month did most guests come?", "1", "Most guests came in January.", 1),
+        ("Do all huts have a stove?", "Y", "Yes, all huts have a stove.", 1),
+    ],
+)
+def test_what_is_told_beside_a_value_is_free_where_it_is_no_other_answer(
+    question: str, truth: str, answer: str, value: int
+) -> None:
+    cells = [Cell(truth, "0 0", "value")]
+    kind = kind_of_cells(question, cells)
+    verdict = grade(question=question, reference="", answer=answer, evidence=cells, kind=kind)
+    assert verdict is not None and verdict.value == value
 
 
 ROOMS, TOURS = "Give the fee for each of 12, 108.", "What are the longest and the shortest tour, in km?"
