@@ -39,8 +39,13 @@ HOW = re.compile(r"^(?:at least )?(?=according|as far as|as (?:it|things) stand)
 ROUGH = {"about", "around", "approximately", "roughly", "over", "under", "nearly", "almost", "more than", "less than"}
 ROUGH |= {"after", "before", "between", "above", "below", "约", "大约", "左右", "超过", "近", "but"}
 YEAR = re.compile(r"\b(?:in|since|until|till|from|by|of|for|during|after|before|and) (?:19|20)\d\d\b|(?:19|20)\d\d年?")
-PART_OF = re.compile(r"\b(\d[\d.]*) (?:out )?of (?:them|which|whom|these|those|whose)\b|其中[^\d]{0,6}(\d[\d.]*)")
-WHOLE = re.compile(r"\bof (?:the |its |their |all |a total of |[\w ]{1,20} s )?(\d[\d.]*)|(\d[\d.]*)[^\W\d]{1,6}[里中]")
+PART_OF = re.compile(
+    r"\b(\d[\d.]{0,15}) (?:out )?of (?:them|which|whom|these|those|whose)\b|其中[^\d]{0,6}(\d[\d.]{0,15})"
+)
+WHOLE = re.compile(
+    r"\bof (?:the |its |their |all |a total of |[\w ]{1,20} s )?(\d[\d.]{0,15})"
+    r"|(?<![\d.])(\d[\d.]{0,15})[^\W\d]{1,6}[里中]"
+)
 LABELLED = re.compile(r"(?:\b(?:no|number|nr|code|id|room|route|phone)\.? ?|[a-z]-|#|编号|号)\d[\w.-]*")
 PREPOSITION = re.compile(
     r"(?:\b(?:in|at|on|from|of|for|under|near|behind|to|since|until|through|after|before|during|into|along|named|than)"
@@ -56,14 +61,15 @@ TELLS_ZH = re.compile(r"[是为叫由]|[也及]|还有|以及|改")
 BEGINS_ZH = re.compile(r"(?:为了?|因为?|由于|其中|比|从|共|已|在|位于|排名?第)")
 SECOND = re.compile(r"\b(?:second|third|runner-up|followed|trails?)\b|紧随|第[23]名|其次|仅次")
 ORDINAL = re.compile(r"\b(?:second|third|fourth)[- ](?:\w+est|most)\b|第\d+")
-VERB = re.compile(r"\b(?:is|are|was|were|did|does|has|had|came|won|did)\b")
-ABOUT = re.compile(r"(?:\b(?:about|around|approximately|roughly|some|over|nearly)|[约近]) ?(\d[\d.]*)")
+VERB = re.compile(r"\b(?:is|are|was|were|did|does|has|had|came|won)\b")
+LINKED = re.compile(rf"{VERB.pattern}|\b(?:in|at|on|from|of|with|for|by|since|until|under|than|to)\b")
+ABOUT = re.compile(r"(?:\b(?:about|around|approximately|roughly|some|over|nearly)|[约近]) ?(\d[\d.]{0,15})")
 CALCULATES = re.compile(
     r"\d ?[-+−*×/÷] ?\d|=|\b(?:sum\w*|total\w*|add\w*|together|altogether|minus|plus|times|divided|leav\w+|remain\w*)\b"
     r"|合计|[总一]?共|相?[加减]|去掉|[剩其]余|\d[^\d]+\d[^\d]+\d[^\d]+\d"
 )
 VALUE = re.compile(rf"{DATE.pattern}|{TIME}|{NUMBER.pattern}")
-COUNT = re.compile(r"(?:with |[共约有] ?)?\d[\d.]* ?(?:[a-z]+|[^\W\d]{1,3})")
+COUNT = re.compile(r"(?:with |[共约有] ?)?\d[\d.]{0,15} ?(?:[a-z]+|[^\W\d]{1,3})")
 LATEST = re.compile(r"(?:最近|最后|另|每|某|同)1[\u4e00-\u9fff]|\bone\b")  # no amount
 MISTAKES = {"but", "错", "修正", "改正", "更正", "纠正", "wrong", "mistake", "error", "errors", "sorry", "incorrect"}
 LINKS = re.compile(r"is|are|was|were|or|and|to|in|for|on|at|the|an?|as|than|but|if|with|by|from|instead|[是或和到]")
@@ -114,7 +120,8 @@ def cut_asides(answer: str, asked: Asked) -> str:
     first, kept = tells.index(True), list[str]()
     talk = _of_process(pieces, tells)
     for n, (text, end, is_inner) in enumerate(pieces):
-        is_free = not tells[n] and text.strip() and _is_aside(text, asked, is_after=n > first, is_inner=is_inner)
+        is_told = tells[n] or not text.strip() or end in ("?", "？")
+        is_free = not is_told and _is_aside(text, asked, is_after=n > first, is_inner=is_inner)
         kept.append("\n" if is_free or n in talk else text + end)
     return "".join(kept)
 
@@ -184,8 +191,10 @@ def _is_of_another(text: str, said: str, asked: Asked) -> bool:
     names = [plain(one) for one in re.findall(r"\b[A-Z][\w'’-]*", text)]
     bare = re.sub(rf"{DATE.pattern}|{TIME}|\d", " ", said)
     words = [one for *_, one in terms(bare) if one not in names and stem(one) not in COMMON]
-    is_clause = any(map(is_chinese_verb, words)) or VERB.search(said) is not None
-    is_item = asked.kind in ("list", "set") and not is_clause
+    if asked.kind == "name":
+        is_item = said.isascii() and not LINKED.search(said)
+    else:
+        is_item = asked.kind in ("list", "set") and not (any(map(is_chinese_verb, words)) or VERB.search(said))
     if is_item or any(map(asked.says, [*words, *names[text[:1].isupper() :]])):
         return False
     return bool(words) and not (DENIALS.search(said) and EVALUATES.search(said))
@@ -237,7 +246,7 @@ def _has_rival(said: str, asked: Asked) -> bool:
     if value is None or not FIRST_YEAR <= value < NO_YEAR:
         said = YEAR.sub(" ", said)
     if asked.unit != "percent":
-        said = re.sub(r"-?\d[\d.]* percent(?: of)?", " ", said)
+        said = re.sub(r"-?\d[\d.]{0,15} percent(?: of)?", " ", said)
     return any(_is_rival(match, said, asked) for match in NUMBER.finditer(said))
 
 

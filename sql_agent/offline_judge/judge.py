@@ -96,7 +96,7 @@ def grade(
         truth = truth_of(question, "yes" if verdict else "no", [], "yes_no")
     else:
         truth = truth_of(question, reference, cells, looks) if looks and looks != "text" else None
-    value = typed_value(truth, question=question, answer=answer) if truth else 0.0
+    value = typed_value(truth, question=question, answer=answer, is_quoted=not kind) if truth else 0.0
     typed = ReferenceVerdict(value, value, [] if value else [*truth.values], []) if truth else None
     if kind and kind != "text":
         return typed

@@ -238,13 +238,14 @@ def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerT
     return Truth(kind, tuple(values), tuple(map(tuple, by_row.values())), columns, ordered)
 
 
-def typed_value(truth: Truth, *, question: str, answer: str) -> float:
-    """What the answer earns: 1 or 0, of a list or a set F1 of what it names."""
+def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = False) -> float:
+    """What the answer earns: 1 or 0, of a list or a set F1 of what it names. Where the truth may be one that
+    `is_quoted` as a text, nothing more may be told beside it."""
     asked = plain(question)
     answer = _with_year(MARKED.sub("\n", without_question(answer, question)), asked)
     answer = _without_offer(answer)
     about = _asked_for(truth, asked, plain(answer))
-    answer = answer if truth.kind == "yes_no" else cut_asides(answer, about)
+    answer = answer if truth.kind == "yes_no" or is_quoted else cut_asides(answer, about)
     known = [*truth.columns, *truth.values, *sum(truth.rows, ())]
     is_strange = _strange_names(answer, asked, known)
     said = plain(answer)

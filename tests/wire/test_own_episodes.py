@@ -415,7 +415,7 @@ def test_what_cannot_be_an_episode_is_said_before_the_run(agent: dict[str, Any],
     ("agent", "said"),
     [
         ({"episode": "a:b", "command": "c"}, "leave one of them out"),
-        ({"match": "writer"}, "there is only one agent"),
+        ({"match": "writer"}, "set agent.episode or agent.command or agent.agl_class, or leave it out"),
         ({"episode": "a:b", "match": "("}, "is no regular expression"),
     ],
 )
