@@ -126,7 +126,7 @@ brings brought contain contains ends end ended begin begins i s t tl dr ~ beyond
 DATA = """
 subject subjects property properties attribute attributes finding findings key_facts particulars original line lines
 object category entity match hit moment 关键 特性 话 内部 获取 档案 剩下 服务 荣幸 时间 1次 1遍 1句 1条 1行 1下 1提 每行
-符合 条件 对象 注意 其余 介绍 命中 至此 为止 末了 紧接着 主体 类别 留意 专家 1切 结构 余下
+符合 条件 对象 注意 其余 介绍 命中 至此 为止 末了 紧接着 主体 类别 留意 1切 结构 余下
 """
 # And of what follows the last quote: advice and offers.
 CLOSING = """
@@ -207,6 +207,10 @@ FORMULAS = re.compile(  # that deny or doubt nothing of the thing
     re.VERBOSE,
 )
 PERSONAL = re.compile(r"\b(?:i|me|my|we|us|our|please|just|if you|should you|would you)\b|我|本人|请|祝|您")
+SENDS = re.compile(  # to a person
+    r"\b(?:ask|consult|contact|see|speak|talk|refer|turn|check with|reach|advice|questions?)\b"
+    r"|请|咨询|询问|联系|向|就医|遵"
+)
 NUMBERED = re.compile(  # what counts the words around the quotes
     r"第\d{1,2}(?:[条次遍句行步点项]|个)?|(?<![\d.#-])\d{1,2}(?=条(?:\W|$))"
     r"|(?<![a-z\d.#-])\d{1,2}(?= ?[条次项个句行]?(?:\w{2}的)?(?:相关|匹配)?(?:查询|记录|结果|要点|条目|说明|数据))"
@@ -252,14 +256,15 @@ def is_frame(text: str, unknown: Sequence[tuple[int, int]], *, is_last: bool = F
 
 def _dictionary(text: str, *, is_last: bool) -> set[int]:
     """Where words are that dictionaries have as of talk, adjectives and adverbs before these, and numbers of these;
-    where the speaker tells of himself, verbs of doing too, and in what closes persons to ask."""
+    where the speaker tells of himself, verbs of doing too, and in what closes persons whom one is sent to."""
     places = {place for found in NUMBERED.finditer(text) for place in range(*found.span())}
     is_personal = PERSONAL.search(text) is not None
+    sends = is_last and SENDS.search(text) is not None
     leads = False  # to a word of talk
     for start, end in reversed([*_words(text)]):
         word = text[start:end]
         is_sure = not DOUBTS.search(word) and not DENIALS.search(word) and word not in PERMITS
-        is_talk = is_sure and (is_of_talk(word) or (is_last and is_person(word)))
+        is_talk = is_sure and (is_of_talk(word) or (sends and is_person(word)))
         qualifies = leads and is_general(word)
         if is_talk or (is_sure and (qualifies or (is_personal and is_plain_verb(word)))):
             places |= {*range(start, end)}

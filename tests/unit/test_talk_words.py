@@ -22,7 +22,8 @@ WORLD = """
 A firmware downgrade was detected | Nausea and vomiting are common | It is allowed | Use is forbidden | It is expensive
 The request was denied | Messages are encrypted | The tenant pays the rent monthly | The engine overheats at high speed
 It contains nuts | The risk is low | It tastes sweet | The fox hunts at night | The book was banned
-It is rare and mild
+It is rare and mild | It is safe for children | Doctors use it | Most people tolerate it | It is given to babies
+医生都推荐使用 | 专家推荐 | 老人慎重服用 | 儿童适用 | 患者反映良好
 Smoking is prohibited in the building | Pain is felt in the chest | The form must be signed | Approval is granted later
 常见恶心和呕吐 | 楼内禁止吸烟 | 检测到固件降级 | 是允许的 | 请求被拒绝 | 信息已加密 | 感到胸痛 | 意识清楚
 押金一个月内退还
