@@ -183,7 +183,7 @@ def _is_aside(text: str, asked: Asked, *, is_after: bool, is_inner: bool) -> boo
         return not re.search(rf"{DATE.pattern}|{TIME}|\b(?:{MONTH})\b|\d月|(?:19|20)\d\d", said)
     if asked.kind == "name":
         return _is_about(text, said, asked, is_inner=is_inner)
-    return not _has_rival(said, asked)
+    return not has_rival(said, asked)
 
 
 def _is_of_another(text: str, said: str, asked: Asked) -> bool:
@@ -234,7 +234,7 @@ def _has_names(text: str, said: str) -> bool:
     return bool(alone) if said else any(alone[1:]) or (bool(alone) and alone[0] > 0)
 
 
-def _has_rival(said: str, asked: Asked) -> bool:
+def has_rival(said: str, asked: Asked) -> bool:
     """Whether a piece has a number that may be the answer."""
     said = LATEST.sub(" ", LABELLED.sub(" ", said))
     value = asked.number

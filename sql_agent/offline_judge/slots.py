@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
 from itertools import groupby, pairwise, product
 
 from sql_agent.offline_judge.doubts import DENIALS, FREE, TALK, TALK_EN, TITLES
@@ -82,7 +82,8 @@ _ALIKE = [
     [{_stems(plain(word.replace("_", " "))) for word in same.split("/")} for same in words.split()]
     for words in f"{UNITS}|{KINDS}".split("|")
 ]
-_TIMES = [words for words in _ALIKE if {"monday", "周 1", "january", "winter"} & set[str]().union(*words)]
+JANUARY, MAY = "january", "may"  # a month that is a word of any sentence, and among none of a kind
+_TIMES = [words for words in _ALIKE if {"monday", "周 1", JANUARY, "winter"} & set[str]().union(*words)]
 SAME = {word: same for words in _ALIKE for same in words for word in same}
 _UNITS = frozenset(_stems(plain(UNITS.replace("_", " "))).split())
 _KINDS = Lexicon(SAME)
@@ -109,12 +110,13 @@ def is_other_kind(asked: str, said: str) -> bool:
     return any((word, f" {number} " in told) in new for word, number in ours - theirs if number != "a")
 
 
-def is_rivalled(value: str, asked: str, said: str) -> bool:
-    """Whether beside a value that is a day of the week, a month or a season another one is told."""
+def is_rivalled(forms: Collection[str], asked: str, said: str) -> bool:
+    """Whether beside a value, a day of the week, a month or a season in one of these forms, another one is told."""
     ours, theirs = ({word.strip() for *_, word in _KINDS.read(_stems(text))[0]} for text in (asked, said))
+    value = {_stems(one) for one in forms}
     for words in _TIMES:
-        if any(_stems(value) in same for same in words):
-            return any(same & theirs - ours for same in words if _stems(value) not in same)
+        if any(value & same for same in words) or (MAY in value and JANUARY in set[str]().union(*words)):
+            return any(same & theirs - ours for same in words if not value & same)
     return False
 
 

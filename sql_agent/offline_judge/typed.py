@@ -23,6 +23,7 @@ from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FREE, NO, SOURCE, TA
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import SYMBOL_OF
 from sql_agent.offline_judge.offers import cut_offers
+from sql_agent.offline_judge.rivals import has_other_of_series, is_told_of_another
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
 from sql_agent.offline_judge.slots import (
     ASKED as ASKED_FOR,
@@ -102,7 +103,7 @@ FALLS = r"(?:\b(?:lost|fell|fall|drop|decrease|decline|down|fewer|less|reduc)|[�
 SHARE = re.compile(
     r"(?<!\d)(?<!\d\.)(\d{1,9}) (?:out of|in|of(?: the)?) (\d{1,9})(?!\.?\d)|(?<!\d)(\d{1,9})分之(\d{1,9})"
 )
-ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?)\b|[只仅]|唯1")  # of a part of a list
+ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?)\b|(?<!\d)只|仅|唯1")  # of a part of a list
 ASKS_NAME = re.compile(r"\b(?:who(?:m|se)?|which)\b|[哪谁]")
 COPULA = re.compile(r"[是为叫由].?$")
 DENIED = re.compile(
@@ -245,7 +246,7 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
     answer = _with_year(MARKED.sub("\n", without_question(answer, question)), asked)
     answer = _without_offer(answer)
     about = _asked_for(truth, asked, plain(answer))
-    answer = answer if truth.kind == "yes_no" or is_quoted else cut_asides(answer, about)
+    whole, answer = answer, answer if truth.kind == "yes_no" or is_quoted else cut_asides(answer, about)
     known = [*truth.columns, *truth.values, *sum(truth.rows, ())]
     is_strange = _strange_names(answer, asked, known)
     said = plain(answer)
@@ -261,10 +262,14 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
         is_told = "never" in clauses and _verdict(clauses, asked) is False
         return float(is_told and not is_strange and not is_other_kind(asked, said))
     told = _Told(truth, question, answer, about)
+    if len({*truth.values}) == 1:
+        said = told.normal(whole)
+        if is_told_of_another(said, told.shown(said), asked, about, _capitals(whole)):
+            return 0.0
     if not told.order or not told.is_clean or is_strange:
         return 0.0
     wanted = list(dict.fromkeys(truth.values))
-    order = [wanted.index(value) for value in told.order]
+    order = [wanted.index(value) for value in told.order[: told.only]]
     again = [b for a, b in zip([len(order), *order], order, strict=False) if b <= a]  # where the list begins
     lacks = any(NUMBER.match(value) for value in {*wanted} - {*told.order})
     is_short = len({*order}) < len(wanted)
@@ -302,19 +307,15 @@ class _Told:
     """The truths that an answer tells, in order, and whether it says nothing against them."""
 
     def __init__(self, truth: Truth, question: str, answer: str, about: Asked) -> None:
-        n = len({*truth.values})
-        answer = ENDS.sub(r"\1;", answer) if n == 1 else answer
-        asked, said = plain(question), MARK.sub(lambda m: "\n" if int(m[1]) <= n > 1 else m[0], plain(answer))
-        said = _with_zeros(said, asked) if truth.values == ("0",) else said
-        said = SINGLE.sub(" 1 ", said) if truth.values == ("1",) else said
-        said = _as_asked(said, asked, truth)
-        said = _without_percent(said, f"{asked} {truth.columns}", truth.values[0]) if truth.kind == "number" else said
+        n, asked = len({*truth.values}), plain(question)
+        self._truth, self._asked = truth, asked
+        said = self.normal(answer)
         self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind, asked, said)}
         self._known, self._lexicon = _lexicon("\n".join([asked, *truth.columns])), Lexicon(self._forms)
         if truth.kind == "name" and not re.search(r"\d", f"{truth.values[0]}") and not YEAR.search(asked):
             said = SINCE.sub(" ", said)
-        said = _without_opposites(without_numbers(said, about.explained), asked, self._shown(said))
-        self._truth, self._asked, self.said, self._all = truth, asked, said, f"{said} {about.told}"
+        said = _without_opposites(without_numbers(said, about.explained), asked, self.shown(said))
+        self.said, self._all = said, f"{said} {about.told}"
         columns, self._content = " ".join(truth.columns).split(), _content(asked)
         self._columns = Lexicon(one for one in columns if stem(one) not in self._content)
         self._is_named = truth.kind in ("name", "list", "set")
@@ -323,6 +324,7 @@ class _Told:
         self._numbers = numbers | {str(place) for place in range(first, n + 1)}
         self._count = re.compile(rf"(?<=[共有这们#]){n if self._is_named else 'x'}[^\W\d]?(?![\d.])")
         self.order: list[str] = []
+        self.only = MAX_ITEMS  # how many of them the answer says are all
         self._doubted = {*DOUBTS.findall(asked.rstrip("?？")), *_denials(asked)}
         self._doubted |= ROUNDED if truth.kind == "number" and re.search(r"\.\d\d", truth.values[0]) else set()
         self._is_negative = bool(_denials(asked))
@@ -339,9 +341,10 @@ class _Told:
         is_turned = self._is_negative and any(len(_denials(one)) > 1 for one in SENTENCE.split(said))  # and so have one
         money = (" ".join(["", *re.findall("[$€£]", text)]) for text in (question, answer))  # no part of plain numbers
         is_turned |= is_other_kind(
-            " ".join([asked, *truth.columns]) + next(money), (shown := self._shown(said)) + next(money)
+            " ".join([asked, *truth.columns]) + next(money), (shown := self.shown(said)) + next(money)
         )
-        is_turned |= n == 1 and is_rivalled(truth.values[0], asked, said)
+        is_turned |= n == 1 and is_rivalled(self._forms, asked, said)
+        is_turned |= has_other_of_series(said, asked, truth.values)
         asks = re.search(r"[?？]|(?<!#)\.\.|\.{3}|…", shown) is not None
         pairs, told = ([*pairwise(["", *spell(text).split()])] for text in (asked, shown))
         same = {one for one in pairs if one[0] not in _words()}  # above 30
@@ -351,7 +354,18 @@ class _Told:
         ends = self.spare_numbers & {*LAST.findall(shown.rstrip(".。、 "))}
         self.is_clean = not (asks or ends or is_turned or _turns(asked, said)) and all(clean)
 
-    def _shown(self, said: str) -> str:
+    def normal(self, answer: str) -> str:
+        """An answer in the normal form, with the value as the question asks for it."""
+        truth, n = self._truth, len({*self._truth.values})
+        answer = ENDS.sub(r"\1;", answer) if n == 1 else answer
+        said = MARK.sub(lambda m: "\n" if int(m[1]) <= n > 1 else m[0], plain(answer))
+        said = _with_zeros(said, self._asked) if truth.values == ("0",) else said
+        said = SINGLE.sub(" 1 ", said) if truth.values == ("1",) else said
+        said = _as_asked(said, self._asked, truth)
+        asked = f"{self._asked} {truth.columns}"
+        return _without_percent(said, asked, truth.values[0]) if truth.kind == "number" else said
+
+    def shown(self, said: str) -> str:
         """The text with # for its truths."""
         return _filled(said, self._lexicon.read(said)[0], "#")
 
@@ -361,8 +375,11 @@ class _Told:
         places = zip([0, *(m.end() for m in ends)], [*(m.start() for m in ends), len(said)], strict=True)
         pieces = [(said[a:b].strip(), shown[b : b + 1], "#" in shown[a:b]) for a, b in places]
         kept = [one for one in pieces if one[0]]
-        after = [*(tells for *_, tells in kept[1:]), False]
-        return [(one, end in (":", "\n") and leads) for (one, end, _), leads in zip(kept, after, strict=False)]
+        tells = [*(tells for *_, tells in kept), False]
+        return [
+            (one, tells[n + 1] and (end == ":" or (end == "\n" and True not in tells[:n])))
+            for n, (one, end, _) in enumerate(kept)
+        ]
 
     def _is_torn(self, said: str) -> bool:
         """Whether values of one row of a table are told of another's, or of another column."""
@@ -389,6 +406,7 @@ class _Told:
         """`leads`: the clause stands before a colon or a line's end, and the next one tells a truth."""
         found, _ = self._lexicon.read(clause)
         self.order += [self._forms[word] for *_, word in found]
+        self.only = min(self.only, len(self.order)) if found and ONLY.search(clause) else self.only
         filled = _filled(clause, found, "#")
         rest = self._count.sub(lambda m: " " * len(m[0]), filled).replace("#", " ")
         courtesy, unknown = self._known.read(rest)
@@ -564,8 +582,10 @@ def _is_share(match: re.Match[str], percent: float) -> bool:
 
 
 def _turns(asked: str, said: str) -> bool:
-    """Whether "from A to B" of the question became "from B to A"."""
+    """Whether "from A to B" of the question became "from B to A", or "B first" did."""
     said = said.replace("至", "到")
+    if any(SUPERLATIVE.fullmatch(b) and f"{b} first" in asked for _, _, b in WAY.findall(said)):
+        return True
     ways = [(a, to.replace("至", "到"), b if to == " to " else b[: len(a)]) for a, to, b in WAY.findall(asked)]
     return any(a != b and f"{b}{to}{a}" in said for a, to, b in ways)
 
