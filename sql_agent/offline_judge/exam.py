@@ -12,13 +12,13 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sql_agent.offline_judge import verdicts
 from sql_agent.offline_judge.doubts import is_frame
-from sql_agent.offline_judge.lexicon import DENYING, Lexicon, spell
-from sql_agent.offline_judge.normal import flat, normalise
+from sql_agent.offline_judge.lexicon import DENYING, Lexicon, spell, tokens
+from sql_agent.offline_judge.normal import flat, normalise, with_headings
 from sql_agent.offline_judge.sections import ORDER, Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
 from sql_agent.offline_judge.tables import rows, ties
 from sql_agent.offline_judge.words import PHRASES, RELATIONS, phrases
@@ -38,6 +38,14 @@ TITLE = re.compile(  # what the reference tells of its thing
 )
 MODAL = re.compile(r"(?<![功性机可])能|可以")
 PERMITS = re.compile(r"\b(?:can|could|may|must|should|shall)\b")
+LEADS = re.compile(  # to an item of a list, and say nothing of it
+    r"^(?:(?:亦|也|还|并|以及|及|和|或)?(?:可|主要|适)?(?:用于|症见|见于|可见|表现为|包括)|(?:以及|及|和)(?=..)"
+    r"|(?:and|or|also)(?: also)? (?:for )?(?:the )?"
+    r"|(?:[\w-]+ ){1,4}(?:is|are) (?:indicated|used|recommended|contraindicated) (?:for|in|as)(?: the)?"
+    r"(?: (?:treatment|management|relief) of)? )"
+)
+LAST_JOINT = re.compile(r"(?<=..)(?:以及|及|和)(?=[^\W\d].)|(?<!^and) (?:and|as well as) ")
+MAX_JOINED = 8  # tokens
 JUDGING = re.compile(rf"{DENYING.pattern}|[禁忌慎停]|避免|{MODAL.pattern}")
 MIN_DENYING_RUN, MIN_OWN_CHARS = 4, 4
 COUNTERS = "种个款项条类点"
@@ -81,7 +89,9 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     """None where there is no fact to compare with."""
     question = POLITE.sub(r"\1", normalise(question).rstrip("?。 "))
     cells = [Cell(cell) if isinstance(cell, str) else cell for cell in evidence]
-    cells = [replace(cell, column=normalise(cell.column.replace("_", " "))) for cell in cells]
+    cells = [
+        replace(cell, text=with_headings(cell.text), column=normalise(cell.column.replace("_", " "))) for cell in cells
+    ]
     record, told = [_items(normalise(cell.text)) for cell in cells], _items(normalise(reference))
     asked = Lexicon(parts(question))
     shared = {run for items in (*record, told) for pair in items for text in pair for run in runs(text, asked)}
@@ -300,10 +310,14 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
     """What the reference quotes where it does nothing else; else all but numbers of rows and what the question says."""
     forms: dict[tuple[int, str], list[str]] = {}
     for n, items in enumerate(record):
+        before = None
         for above, item in items:  # a heading may stand before its own: without it, it may be another's
-            forms.setdefault((n, item), [item]).extend([f"{above}:{item}"] if above else [])
+            for part in _joined(item) if above == before else [item]:
+                whole = [item] * (part != item) + ([f"{above}:{item}"] if above else [])
+                forms.setdefault((n, part), [part, *_without_lead(part)]).extend(whole)
+            before = above
             if f"{item}?" in normalise(cells[n].text):  # a fact that asks
-                forms[n, item].append(f"{item}?")
+                forms.setdefault((n, item), [item]).append(f"{item}?")
     facts = [Fact(tuple(texts), n) for (n, _), texts in forms.items()]
     known = {fact.forms[0] for fact in facts}
     headers = {(n, text) for n, cell in enumerate(cells) for text in _headers(cell.text)}
@@ -323,16 +337,46 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
     return _of_parts(question, record, cells, asked) or asked
 
 
+def _joined(item: str) -> list[str]:
+    """What the last item of a list joins; the item where it joins nothing."""
+    joined = LAST_JOINT.split(item)
+    return (
+        joined
+        if len(joined) == 2 and all(1 < len(one) and len(tokens(one)) <= MAX_JOINED for one in joined)
+        else [item]
+    )
+
+
+def _without_lead(item: str) -> list[str]:
+    """An item without the words that lead to it in its cell, where it has some."""
+    rest = LEADS.sub("", item)
+    return [rest] if rest != item and len(tokens(rest)) > 1 else []
+
+
 def _of_parts(question: str, record: Record, cells: Sequence[Cell], facts: Sequence[Fact]) -> list[Fact]:
     """Those under the headings within a cell that the question names, where it has others; no cell's title is one."""
-    titles = {spell(text) for cell, items in zip(cells, record, strict=True) for text in (cell.column, items[0][0])}
+    titles = {spell(cell.column) for cell in cells}
     left = list[Fact]()
     for n, (cell, items) in enumerate(zip(cells, record, strict=True)):
         tied = [*items, *_under_lines(cell.text), *(pair for axis in ties(cell.text, _texts) for pair in axis)]
-        under = {item for above, item in tied if spell(above) in spell(question) and spell(above) not in titles}
+        above = [above for above, _ in tied if spell(above).strip() and spell(above) not in titles]
+        named = _named_headings(question, dict.fromkeys(above)) if len({*above}) > 1 else set()
+        under = {item for above, item in tied if above in named}
         ours = [fact for fact in facts if fact.section == n]
-        left += [fact for fact in ours if fact.forms[0] in under] or ours
+        left += [fact for fact in ours if under.intersection(fact.forms)] or ours
     return left
+
+
+def _named_headings(question: str, headings: Iterable[str]) -> set[str]:
+    """Those whose words the question says, and no other one says more of them."""
+    asked = {one[0] for one in tokens(question)}
+    said = {one: {word[0] for word in tokens(one)} for one in headings}
+    said = {
+        one: words
+        for one, words in said.items()
+        if (spell(one) in spell(question) or (one.isascii() and words <= asked)) and words
+    }
+    return {one for one, words in said.items() if not any(words < others for others in said.values())}
 
 
 def _under_lines(text: str) -> Iterator[Item]:

@@ -26,7 +26,7 @@ ITEM_MARK = re.compile(
     r"[\u2460-\u2473]"
     r"|(?:^(?:[ \t]*[-+•·][ \t]+)?|(?<=[;；。:：,，|])|(?<=[.;:,!?。；：|] ))"
     r"(?:[(（]\d{1,2}[)）]|\d{1,2}[.．)）、])(?:[ \t]*(?=[^\s\d])|[ \t]+(?=\S))"
-    r"|(?:^[ \t]*|(?<=[.;:!?。；：|] ))[a-j][)）](?=[ \t]*\S)"
+    r"|(?:^[ \t]*|(?<=[.;:,!?。；：，|] ))(?:[a-j][)）]|[(（](?:[a-j]|[ivx]{1,4})[)）])(?=[ \t]*\S)"
     r"|^[ \t]*(?:\d{1,2}[.．)）、]|[-+•·])[ \t]+(?=\S)"
     r"|^[ \t]*[(（]\d{1,2}[)）](?=[ \t]*\S)"
     r"|^[ \t]*(?:[(（][一二三四五六七八九十]{1,3}[)）]|[一二三四五六七八九十]{1,3}[、.．])",
@@ -64,6 +64,11 @@ BOLD_HEADING = re.compile(  # a block or a line of its own before a list, a tabl
     re.I,
 )
 TABLE_NUMBER = re.compile(r"(<tr\b[^<>]*>\s*<t[dh]\b[^<>]*>)\s*\d{1,2}[.、]?\s*(?=</t[dh]>\s*<t[dh]\b)", re.I)
+LINE = re.compile(  # between the layout before and behind it; what follows
+    r"(?:^|(?<=\n)|(?<=<p>)|(?<=<br>)|(?<=<div>)|(?<=</p>)|(?<=<br/>))([^<>\n]{2,48})(?=(?:\n|<br\s*/?>|</p>)\s*(?:<(?:p|div)>)?([^<>\n]*))",
+    re.I,
+)
+MAX_HEADING_WORDS = 6
 RANGE = re.compile(r"(?<=\d)[ \t]*[~–—至到-][ \t]*(?=\d)")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 DASH = re.compile(r"(?<=\w) [-–—]+ (?=[^\W\d])")  # between words, and none within one
@@ -75,6 +80,20 @@ _simplify = opencc.OpenCC("t2s")
 def flat(text: str, between: str = "") -> str:
     """A cell whose tags were taken out, with this in their place."""
     return BLOCK.sub(between, INLINE.sub("", html.unescape(ENTITY.sub(r"\1\2", text))))
+
+
+def with_headings(text: str) -> str:
+    """A cell with a colon behind each line that is a heading: short, without a mark, before one that says more."""
+    return LINE.sub(lambda line: f"{line[1]}:" if _is_heading(line[1], line[2]) else line[1], text)
+
+
+def _is_heading(line: str, following: str) -> bool:
+    words = line.split()
+    size = len(words) if line.isascii() else len(line) / 2
+    is_bare = not re.search(r"[,;:!?，；：。！？、|]|[.．](?!\d)(?!\s)|[.．]$", line.strip()) and re.search(
+        r"[^\W\d]", line
+    )
+    return bool(is_bare) and size <= MAX_HEADING_WORDS and re.search(r"[,;，；。、]|\.(?!\d)", following) is not None
 
 
 @functools.lru_cache(maxsize=4096)

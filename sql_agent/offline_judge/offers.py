@@ -30,7 +30,9 @@ FIXES = re.compile(  # the answer itself: "should I say rye?"
     r"|(?<!是不)(?<!您)是(?![否不])|[改换说答填写选指重叫]|当作|算[作成]|核[实对]|确认"
 )
 DOUBTFUL = {"if", "or", "about", "could", "哪", "可以", "如果", "或", "疑", "?"}  # as every offer may be
-CHOICE = re.compile(r"要不要|是不是|是否|进1步|前\d+|\btop \d+|\b(?:csv|excel|json|pdf|sql)\b", re.I)  # and in what form
+CHOICE = re.compile(
+    r"要不要|是不是|是否|进1步|前\d+|\btop \d+|\b(?:csv|excel|json|pdf|sql)\b", re.I
+)  # and in what form
 
 
 def cut_offers(answer: str) -> tuple[str, str]:
