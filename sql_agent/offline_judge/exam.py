@@ -22,6 +22,7 @@ from sql_agent.offline_judge.normal import flat, normalise, with_headings
 from sql_agent.offline_judge.sections import ORDER, Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
 from sql_agent.offline_judge.tables import rows, ties
 from sql_agent.offline_judge.words import PHRASES, RELATIONS, phrases
+from sql_agent.words.meanings import in_chinese, is_unknown
 
 SENTENCE_END = re.compile(r"[。!?\n]+|\.(?= |$)")
 ITEM_END = re.compile(r"[;,、|]+|(?<!\d)\.|\.(?!\d)")
@@ -83,6 +84,11 @@ class Exam:
     lexicon: Lexicon
     echoes: Lexicon
 
+    def tells(self, text: str) -> bool:
+        """Whether a text in normal form has a fact in it."""
+        told = {*self.of_form, *self.wholes, *self.prose}
+        return any(word in told for *_, word in self.lexicon.read(text)[0])
+
 
 @functools.lru_cache(maxsize=1024)
 def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -> Exam | None:
@@ -142,6 +148,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     headings |= {spell(text) for cell in cells for text in _outer(normalise(cell.text))}
     labels_of = [{spell(above) for above, _ in items if above} for items in record]
     headings |= {text for texts in labels_of if len(texts) > 1 for text in texts} | {spell(c.column) for c in cells}
+    headings |= {one for cell in cells for one in _translated(cell.column, question)}
     headings -= {" ", *(form for fact in facts for form in map(spell, fact.forms))}
     of_form = _by_form(facts)
     is_verdict &= is_alone or not any(True for form in of_form for _ in verdicts.told(form.strip()))
@@ -173,6 +180,13 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         is_alone=is_alone,
         lexicon=lexicon,
         echoes=Lexicon(echoes),
+    )
+
+
+def _translated(column: str, question: str) -> set[str]:
+    """What a Chinese question may call a column of an English name, word by word."""
+    return (
+        set() if question.isascii() else {one for word in column.split() if word.isascii() for one in in_chinese(word)}
     )
 
 
@@ -342,7 +356,7 @@ def _joined(item: str) -> list[str]:
     joined = LAST_JOINT.split(item)
     return (
         joined
-        if len(joined) == 2 and all(1 < len(one) and len(tokens(one)) <= MAX_JOINED for one in joined)
+        if len(joined) == 2 and all(len(one) > 1 and len(tokens(one)) <= MAX_JOINED for one in joined)
         else [item]
     )
 
@@ -403,7 +417,7 @@ def _echoes(question: str) -> Iterator[str]:
             is_cut = sign and at > sign.start() and "的" not in clause[sign.start() : at]
             is_asked = verdicts.is_asked(question) and PERMITS.search(run)
             if (
-                not is_cut
+                (not is_cut or is_unknown(run))
                 and not is_asked
                 and not MODAL.search(run)
                 and (len(run) >= MIN_DENYING_RUN or not DENYING.search(run))

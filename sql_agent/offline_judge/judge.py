@@ -26,6 +26,7 @@ from sql_agent.offline_judge.doubts import CITES, is_frame
 from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.offers import without_offers
 from sql_agent.offline_judge.sections import JOINT
 from sql_agent.offline_judge.tables import Told, is_torn
 from sql_agent.offline_judge.typed import kind_of_texts, truth_of, typed_value
@@ -122,7 +123,8 @@ def _exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -> Ex
 
 
 def _read(exam: Exam, answer: str) -> _Reading:
-    """Reads an answer; by itself a summary at its end that tells nothing new."""
+    """Reads an answer without offers and advice; by itself a summary at its end that tells nothing new."""
+    answer = without_offers(answer, lambda text: exam.tells(normalise(text)))
     begins = [found.start() for found in SUMMARY.finditer(answer)][-1:]
     for begin in begins:
         said, summary = _Reading(exam, answer[:begin]), _Reading(exam, answer[begin:])
@@ -185,9 +187,8 @@ class _Reading:
 
     def is_talk(self) -> bool:
         """Whether the whole says nothing of what is asked."""
-        words, unknown = self._exam.lexicon.read(self._text, self._exam.echoes)
-        told = {*self._exam.of_form, *self._exam.wholes, *self._exam.prose}
-        return not any(word in told for *_, word in words) and is_frame(self._text, unknown, is_last=True)
+        _, unknown = self._exam.lexicon.read(self._text, self._exam.echoes)
+        return not self._exam.tells(self._text) and is_frame(self._text, unknown, is_last=True)
 
     def _unframed(
         self, words: Sequence[tuple[int, int, str]], unknown: Sequence[tuple[int, int]]

@@ -7,6 +7,7 @@ covered: an offer before the value; another value in an offer's own words ("I ca
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
 from sql_agent.offline_judge.values import plain
@@ -21,8 +22,15 @@ ACTS = re.compile(
     r"\b(?:else|help\w*|assist\w*|questions?|further|more|another|additional|details?|wants?|needs?|likes?|interest\w*"
     r"|hope|happy|glad|ask|tell|let|say|show|list|plot|share|give|explain|compare|look|dig|break|walk|expand|explore"
     r"|provide|export)\b"
-    r"|帮|告[诉知]|[提疑]问|问题|联系|了解|建议|提供|欢迎|祝|找我|[要我想][再看知]|[要我]再?(?:进1步|[把将为给查列导])"
+    r"|帮|希望|疑问|告[诉知]|[提疑]问|问题|联系|了解|建议|提供|欢迎|祝|找我|[要我想][再看知]|[要我]再?(?:进1步|[把将为给查列导])"
     r"|我来?[也还]?可以|[查察][看询]|其[他它]|可以再"
+)
+SENDS = re.compile(  # to somebody or something else
+    r"\b(?:doctors?|physicians?|clinicians?|pharmacists?|professionals?|medical|healthcare|leaflet|label|manual|record)\b"
+    r"|医[生师嘱院疗]|药师|就[诊医]|说明书|专业|为准"
+)
+ADVISES = re.compile(
+    r"\b(?:you|your|please|always|seek|consult|see|ask|contact|should|never|keep|read|refer)\b|请|建议|务必|切勿|应[该当]?|您"
 )
 FIXES = re.compile(  # the answer itself: "should I say rye?"
     r"\b(?:say|(?<!would )be|mean|answer\w*|count|call|take|put|add|make it|correct|fix|change"
@@ -31,19 +39,36 @@ FIXES = re.compile(  # the answer itself: "should I say rye?"
 )
 DOUBTFUL = {"if", "or", "about", "could", "哪", "可以", "如果", "或", "疑", "?"}  # as every offer may be
 CHOICE = re.compile(
-    r"要不要|是不是|是否|进1步|前\d+|\btop \d+|\b(?:csv|excel|json|pdf|sql)\b", re.I
+    r"要不要|是不是|是否|不清楚|不明白|不懂|进1步|前\d+|\btop \d+|\b(?:csv|excel|json|pdf|sql)\b", re.I
 )  # and in what form
 
 
 def cut_offers(answer: str) -> tuple[str, str]:
     """An answer without the offers at its end, and these."""
-    pieces, offers = PIECE.findall(ASIDE.sub("。", answer)), list[str]()
+    pieces, offers = _pieces(answer), list[str]()
     while len(pieces) > 1 and (not pieces[-1].strip(" *_\n") or _is_offer(plain(pieces[-1]))):
         offers.append(CHOICE.sub(" ", pieces.pop().strip(" *_\n")[1:]))
     return "".join(pieces), "\n".join(offers)
+
+
+def without_offers(answer: str, tells: Callable[[str], bool]) -> str:
+    """An answer without offers and advice, but where they are what it `tells`."""
+    first, *others = _pieces(answer)
+    said = ((piece, plain(piece)) for piece in others)
+    return first + "".join(piece for piece, said in said if not (_is_offer(said) or _is_advice(said)) or tells(piece))
+
+
+def _pieces(answer: str) -> list[str]:
+    return PIECE.findall(ASIDE.sub("。", answer)) or [answer]
 
 
 def _is_offer(said: str) -> bool:
     bare = CHOICE.sub(" ", said)
     is_own = ADDRESSES.search(said) and ("?" in said or ACTS.search(said)) and not FIXES.search(bare)
     return bool(is_own) and not (re.search(r"\d", bare) or DENIALS.search(bare)) and {*DOUBTS.findall(bare)} <= DOUBTFUL
+
+
+def _is_advice(said: str) -> bool:
+    """Whether a sentence sends the reader to somebody, or to the source."""
+    is_sent = SENDS.search(said) and ADVISES.search(said)
+    return bool(is_sent) and not re.search(r"\d", said) and {*DOUBTS.findall(said)} <= DOUBTFUL | {"before", "after"}

@@ -16,7 +16,7 @@ from sql_agent.offline_judge.doubts import TITLES
 from sql_agent.offline_judge.lexicon import tokens
 from sql_agent.offline_judge.slots import COMMON, is_form, stem, terms
 from sql_agent.offline_judge.values import DATE, MONTH, NUMBER, TIME
-from sql_agent.words.meanings import is_chinese_word
+from sql_agent.words.meanings import OF_GRAMMAR, is_unknown
 
 CLAUSE_END = re.compile(
     r"[;!?。；！？，：\n()（）]|[,:](?!\s*\d)|(?<=[^\W\d])(?<!\b[A-Z])\.(?=\s|$)|(?<=\d)\.(?=\s+[^\W\d])|\s[-–—]+\s|——"
@@ -26,8 +26,6 @@ MOMENT = re.compile(rf"{DATE.pattern}|{TIME}|\b(?:{MONTH})\b|\d月|(?<!\d)(?:19|
 HAN = re.compile("[\u4e00-\u9fff]+")
 TITLED = re.compile(rf"[\u4e00-\u9fff](?:{'|'.join(one for one in TITLES.split() if not one.isascii())})")
 LETTERED = re.compile("([a-z]{1,2})([\u4e00-\u9fff]{1,3})")
-LONGEST_WORD, MIN_NAME = 4, 2  # characters
-OF_GRAMMAR = frozenset("的了是有在和由被为与及也都就还个位名时将已从到把给对向以后前上下中里")
 
 
 def is_told_of_another(said: str, shown: str, asked: str, about: Asked, names: Set[str]) -> bool:
@@ -83,15 +81,4 @@ def _has_rival(clause: str, asked: str, about: Asked, names: Set[str]) -> bool:
     told = [*(one[0] for one in tokens(clause) if one[0] in names), *TITLED.findall(clause)]
     if any(one not in asked and stem(one) not in COMMON for one in told):
         return True
-    return any(_is_unknown(run, asked) for run in HAN.findall(clause))
-
-
-def _is_unknown(run: str, asked: str) -> bool:
-    """Whether Chinese text has two characters or more in a row of no word and not of the question."""
-    at, unknown = 0, 0
-    while at < len(run) and unknown < MIN_NAME:
-        ends = (at + n for n in range(LONGEST_WORD, 1, -1) if at + n <= len(run))
-        end = next((end for end in ends if run[at:end] in asked or is_chinese_word(run[at:end])), 0)
-        is_sign = not end and run[at] not in OF_GRAMMAR
-        at, unknown = end or at + 1, (unknown + 1) * is_sign
-    return unknown == MIN_NAME
+    return any(is_unknown(run, asked) for run in HAN.findall(clause))

@@ -41,6 +41,8 @@ UNTOLD = (
     "newest-earliest latest-oldest reopen-close 去世-出生"
 )
 OPPOSED = [set(pair.split("-")) for pair in UNTOLD.split()]
+LONGEST_WORD, MIN_NAME = 4, 2  # characters
+OF_GRAMMAR = frozenset("的了是有在和由被为与及也都就还个位名时将已从到把给对向以后前上下中里")
 LONGEST_GLOSS = 5  # words
 ENDINGS = tuple(
     pair.split("-")
@@ -101,6 +103,16 @@ def _cedict() -> dict[str, list[str]]:
     return entries
 
 
+@functools.lru_cache(maxsize=1024)
+def in_chinese(word: str) -> frozenset[str]:
+    """The Chinese words, of two characters or more, of which a gloss is this English word, or its singular."""
+    forms = {word, *(word.removesuffix(end) + new for end, new in ENDINGS if word.endswith(end))}
+    near = ((one, entry) for one, entries in _cedict().items() for entry in entries if word[:5] in entry)
+    return frozenset(
+        one for one, entry in near if len(one) > 1 and forms & {*re.split(r"[/;,] ?", ASIDE.sub("", entry))}
+    )
+
+
 def abbreviated(word: str, guess: str) -> list[str]:
     """What CC-CEDICT says that a Chinese word is short for; the guess where it says so and not for what."""
     words = [full for entry in _cedict().get(word, ()) for full in ABBREVIATED.findall(entry)]
@@ -146,6 +158,17 @@ def _wikdict() -> dict[str, set[str]]:
 def is_chinese_word(word: str) -> bool:
     """Whether CC-CEDICT has the word."""
     return word in _cedict()
+
+
+def is_unknown(run: str, also: str = "") -> bool:
+    """Whether Chinese text has two characters or more in a row of no word of CC-CEDICT, and not of another text."""
+    at, unknown = 0, 0
+    while at < len(run) and unknown < MIN_NAME:
+        ends = (at + n for n in range(LONGEST_WORD, 1, -1) if at + n <= len(run))
+        end = next((end for end in ends if run[at:end] in also or run[at:end] in _cedict()), 0)
+        is_sign = not end and run[at] not in OF_GRAMMAR
+        at, unknown = end or at + 1, (unknown + 1) * is_sign
+    return unknown == MIN_NAME
 
 
 def is_chinese_verb(word: str) -> bool:
