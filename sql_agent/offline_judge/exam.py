@@ -12,8 +12,10 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from os.path import commonprefix
 
 from sql_agent.offline_judge import verdicts
 from sql_agent.offline_judge.doubts import is_frame
@@ -27,7 +29,7 @@ from sql_agent.words.meanings import in_chinese, is_unknown
 SENTENCE_END = re.compile(r"[。!?\n]+|\.(?= |$)")
 ITEM_END = re.compile(r"[;,、|]+|(?<!\d)\.|\.(?!\d)")
 CLAUSE_END = re.compile(r"[,;:、。?!\n]")
-LABEL_END = re.compile(r"(?<!\d):|:(?!\d)")
+LABEL_END = re.compile(r"(?<!\d):|:(?!\d)|(?<=.)(?:表现为|症见)(?=.)")
 POLITE = re.compile(  # can you tell me
     r"^(?:请问)?[你您]?(?:能|可以?|能不能|可不可以)否?([请帮给和跟为]?我?.{0,2}"
     r"(?:告[诉知]|介绍|[讲列]|说[明说]|解释|总结).*?)吗?$"
@@ -47,6 +49,7 @@ LEADS = re.compile(  # to an item of a list, and say nothing of it
 )
 LAST_JOINT = re.compile(r"(?<=..)(?:以及|及|和)(?=[^\W\d].)|(?<!^and) (?:and|as well as) ")
 MAX_JOINED = 8  # tokens
+HAN = re.compile("[\u4e00-\u9fff]{2,}")
 JUDGING = re.compile(rf"{DENYING.pattern}|[禁忌慎停]|避免|{MODAL.pattern}")
 MIN_DENYING_RUN, MIN_OWN_CHARS = 4, 4
 COUNTERS = "种个款项条类点"
@@ -348,7 +351,21 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
         return [fact for fact in asked if (fact.section, fact.forms[0]) not in headers] or asked
     asked = [f for f in facts if not f.forms[0].isdecimal() and spell(f.forms[0]) not in spell(question)]
     asked = [fact for fact in asked if (fact.section, fact.forms[0]) not in headers] or asked or facts
-    return _of_parts(question, record, cells, asked) or asked
+    asked = _of_parts(question, record, cells, asked) or asked
+    return _about(question, asked) if verdicts.is_asked(question) else asked
+
+
+def _about(question: str, facts: list[Fact]) -> list[Fact]:
+    """The facts that have most of the question's words; all where none has one."""
+    ours = _content(question)
+    shares = [max(len(ours & _content(form)) for form in fact.forms) for fact in facts]
+    return [fact for fact, n in zip(facts, shares, strict=True) if n and 2 * n >= max(shares)] or facts
+
+
+def _content(text: str) -> set[str]:
+    """English words that say something, and what stands side by side in Chinese."""
+    words = {word for one in tokens(text) if len(word := one[0]) > 3 and word.isascii() and word not in CLOSED}
+    return words | {a + b for run in HAN.findall(text) for a, b in pairwise(run)}
 
 
 def _joined(item: str) -> list[str]:
@@ -374,22 +391,22 @@ def _of_parts(question: str, record: Record, cells: Sequence[Cell], facts: Seque
     for n, (cell, items) in enumerate(zip(cells, record, strict=True)):
         tied = [*items, *_under_lines(cell.text), *(pair for axis in ties(cell.text, _texts) for pair in axis)]
         above = [above for above, _ in tied if spell(above).strip() and spell(above) not in titles]
-        named = _named_headings(question, dict.fromkeys(above)) if len({*above}) > 1 else set()
+        named = _named_headings(question, [*dict.fromkeys(above)]) if len({*above}) > 1 else set()
         under = {item for above, item in tied if above in named}
         ours = [fact for fact in facts if fact.section == n]
         left += [fact for fact in ours if under.intersection(fact.forms)] or ours
     return left
 
 
-def _named_headings(question: str, headings: Iterable[str]) -> set[str]:
-    """Those whose words the question says, and no other one says more of them."""
-    asked = {one[0] for one in tokens(question)}
-    said = {one: {word[0] for word in tokens(one)} for one in headings}
-    said = {
-        one: words
-        for one, words in said.items()
-        if (spell(one) in spell(question) or (one.isascii() and words <= asked)) and words
-    }
+def _named_headings(question: str, headings: Sequence[str]) -> set[str]:
+    """Those whose own words the question says, and no other one says more of them: what ends all headings is none."""
+    asked, same = {one[0] for one in tokens(question)}, commonprefix([one[::-1] for one in headings])[::-1]
+    said = dict[str, set[str]]()
+    for heading in headings:
+        own = heading.removesuffix(same) if len(heading) > len(same) + 1 and not heading.isascii() else heading
+        words = {one[0] for one in tokens(own) if not re.search(r"\d", one[0])}
+        if words and (spell(own) in spell(question) or (own.isascii() and words <= asked)):
+            said[heading] = words
     return {one for one, words in said.items() if not any(words < others for others in said.values())}
 
 

@@ -11,6 +11,7 @@ import functools
 import html
 import re
 import unicodedata
+from itertools import pairwise
 
 import cn2an
 import opencc
@@ -39,6 +40,7 @@ CONNECTIVE = re.compile(  # before a sentence it counts like a mark
 )
 SECTION = re.compile(r"^([ \t]*(?:[#*]+[ \t]*)?)(\d{1,2})\.(\d{1,2})[.、]?[ \t]+(?=\S)", re.MULTILINE)  # 2.1, 2.2
 QUOTED = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)  # Markdown's
+HASHES = re.compile(r"^[ \t]*#{1,6}[ \t]+", re.MULTILINE)  # of a heading
 FENCE = re.compile(r"^[ \t]*(?:`{3}|~{3})(?:[ \t]*(?:json|ya?ml|xml|html|markdown|md|te?xt))?[ \t]*$", re.M | re.I)
 IS_JSON = re.compile(r"[{\[]\s*\"")
 ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrt])|([\"\\/]))")
@@ -83,17 +85,26 @@ def flat(text: str, between: str = "") -> str:
 
 
 def with_headings(text: str) -> str:
-    """A cell with a colon behind each line that is a heading: short, without a mark, before one that says more."""
-    return LINE.sub(lambda line: f"{line[1]}:" if _is_heading(line[1], line[2]) else line[1], text)
+    """A cell with a colon behind each line that is a heading: short, without a mark, before one that says more; where
+    two such lines begin blocks, all that do."""
+    lines = [*LINE.finditer(text)]
+    begins = sum(_is_heading(line) and text[: line.start()].endswith("<p>") for line in lines) > 1
+    ends = [
+        line.end()
+        for line in lines
+        if _is_heading(line) or (begins and _is_short(line[1]) and text[: line.start()].endswith("<p>"))
+    ]
+    return "".join(f"{text[a:b]}:" for a, b in pairwise([0, *ends])) + text[ends[-1] if ends else 0 :]
 
 
-def _is_heading(line: str, following: str) -> bool:
-    words = line.split()
-    size = len(words) if line.isascii() else len(line) / 2
-    is_bare = not re.search(r"[,;:!?，；：。！？、|]|[.．](?!\d)(?!\s)|[.．]$", line.strip()) and re.search(
-        r"[^\W\d]", line
-    )
-    return bool(is_bare) and size <= MAX_HEADING_WORDS and re.search(r"[,;，；。、]|\.(?!\d)", following) is not None
+def _is_heading(line: re.Match[str]) -> bool:
+    return _is_short(line[1]) and re.search(r"[,;，；。、]|\.(?!\d)", line[2]) is not None
+
+
+def _is_short(line: str) -> bool:
+    size = len(line.split()) if line.isascii() else len(line) / 2
+    has_mark = re.search(r"[,;:!?，；：。！？、|]|[.．](?![\d\s])|[.．]$", line.strip())
+    return size <= MAX_HEADING_WORDS and not has_mark and re.search(r"[^\W\d]", line) is not None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -103,7 +114,7 @@ def normalise(text: str) -> str:
     text = TABLE_NUMBER.sub(r"\1", html.unescape(ENTITY.sub(r"\1\2", FENCE.sub("", text))))
     text = BLANKS.sub(" ", HEADING.sub(":\n", BOLD_HEADING.sub(r"\2:", text)))
     text = BLOCK.sub("\n", INLINE.sub("", text)).replace("【", "\n")
-    text = _without_section_numbers(QUOTED.sub("", PICTURE.sub(" ", text)))
+    text = _without_section_numbers(HASHES.sub("", QUOTED.sub("", PICTURE.sub(" ", text))))
     text = ROW_NUMBER.sub("", CONNECTIVE.sub("\n", ITEM_MARK.sub("\n", LABEL_NOTE.sub(r" \1", text))))
     text = unicodedata.normalize("NFKC", text.replace("，", ";"))
     text = "".join(char for char in text if unicodedata.category(char) not in ("Cf", "Cs")).lower()
