@@ -63,7 +63,8 @@ class Exam:
     (its texts -> what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns
     of its tables: a heading -> the items under it), `headings` all of these; `items` are the facts and, found by
     `beside`, what else the evidence says; `is_verdict`: yes or no is asked, `verdict` is which of them; `times` counts
-    how often the evidence says a word, `lexicon` holds facts and free words, `echoes` those of the question."""
+    how often the evidence says a word, `text` is all that it says, `lexicon` holds facts and free words, `echoes` the
+    question's."""
 
     question: str
     reference: str
@@ -86,6 +87,7 @@ class Exam:
     verdict: bool | None
     lexicon: Lexicon
     echoes: Lexicon
+    text: str
 
     def tells(self, text: str) -> bool:
         """Whether a text in normal form has a fact in it."""
@@ -128,7 +130,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     told_apart = {frozenset(name for name in names if fact.section in names[name]) for fact in facts}
     if cells and len(told_apart) < len({fact.section for fact in facts}):
         names = compared(question, cells, facts, known) | names
-    names = _names_by_relation(question, names) | names
+    names = _names_by_column(question, cells, names) | _names_by_relation(question, names) | names
     if facts:
         free |= {
             *_relations(question),
@@ -183,6 +185,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         is_alone=is_alone,
         lexicon=lexicon,
         echoes=Lexicon(echoes),
+        text=spell("\n".join(normalise(cell.text) for cell in cells)),
     )
 
 
@@ -400,14 +403,20 @@ def _of_parts(question: str, record: Record, cells: Sequence[Cell], facts: Seque
 
 def _named_headings(question: str, headings: Sequence[str]) -> set[str]:
     """Those whose own words the question says, and no other one says more of them: what ends all headings is none."""
-    asked, same = {one[0] for one in tokens(question)}, commonprefix([one[::-1] for one in headings])[::-1]
-    said = dict[str, set[str]]()
+    asked, said = {one[0] for one in tokens(question)}, dict[str, set[str]]()
     for heading in headings:
+        same = max((_end(heading, other) for other in headings if other != heading), key=len, default="")
         own = heading.removesuffix(same) if len(heading) > len(same) + 1 and not heading.isascii() else heading
-        words = {one[0] for one in tokens(own) if not re.search(r"\d", one[0])}
+        words = {one[0] for one in tokens(own) if re.fullmatch(r"[^\W\d]+(?:-\w+)*", one[0])}
         if words and (spell(own) in spell(question) or (own.isascii() and words <= asked)):
             said[heading] = words
     return {one for one, words in said.items() if not any(words < others for others in said.values())}
+
+
+def _end(text: str, other: str) -> str:
+    """What both end with, where it is a word or more."""
+    same = commonprefix([text[::-1], other[::-1]])[::-1]
+    return same if len(same) > 1 else ""
 
 
 def _under_lines(text: str) -> Iterator[Item]:
@@ -440,6 +449,18 @@ def _echoes(question: str) -> Iterator[str]:
                 and (len(run) >= MIN_DENYING_RUN or not DENYING.search(run))
             ):
                 yield run
+
+
+def _names_by_column(question: str, cells: Sequence[Cell], names: Names) -> Names:
+    """What a Chinese answer may call the columns, where there are several and names tell sections apart."""
+    columns = dict.fromkeys(cell.column for cell in cells) if names else {}
+    called = {column: _translated(column, question) for column in columns}
+    return {
+        word: frozenset(n for n, cell in enumerate(cells) if cell.column == column)
+        for column, words in called.items()
+        for word in words
+        if len(columns) > 1 and sum(word in others for others in called.values()) == 1
+    }
 
 
 def _names_by_relation(question: str, names: Names) -> Names:

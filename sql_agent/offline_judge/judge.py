@@ -34,6 +34,7 @@ from sql_agent.records import AnswerType
 
 SENTENCE_ENDS = ".!?;\n。"
 SENTENCE_END, FRAME_END = re.compile(f"[{SENTENCE_ENDS}]"), re.compile(r"[:;,、\n]")
+LABEL_ENDS = re.compile(r"[^:;,。.?!\n]{0,24}(?=:)")
 PIECE = re.compile(r"(?:[^.!?;\n。]|\.(?=\d))*(?:[^;\n。])")  # of what is unknown, to the end of its sentence
 CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
@@ -198,6 +199,7 @@ class _Reading:
         facts = [(start, end) for start, end, word in words if word in told]
         if not facts:
             return unknown
+        unknown = [(start, end) for start, end in unknown if not self._is_label(start, end)]
         pieces = (m.span() for start, end in unknown for m in PIECE.finditer(self._text, start, end))
         unknown = [(start, end) for start, end in pieces if not self._text[start:end].isspace()]
         starts, left = [start for start, _ in unknown], list[tuple[int, int]]()
@@ -218,6 +220,11 @@ class _Reading:
                 left += [] if is_frame(tells, here, is_last=until == len(self._text)) else unknown[sentence:stop]
                 sentence = stop
         return left
+
+    def _is_label(self, start: int, end: int) -> bool:
+        """Whether an item of a cell stands here before a colon, as the cell says it of several."""
+        ends = LABEL_ENDS.match(self._text, end)
+        return ends is not None and spell(self._text[start : ends.end()]) in self._exam.text
 
     def is_torn(self, axis: dict[str, frozenset[int]]) -> bool:
         """Whether facts of one cell are told of what others of them stand under."""
@@ -380,6 +387,7 @@ class _Reading:
         facts = self._exam.facts
         coverage = max(sum(self._credit.values()) / len(facts), self._reworded())
         coverage = float(self._is_right) if self._exam.is_alone else coverage
+        coverage = 1.0 if self._is_right and self._credit else coverage  # a yes or no, and why
         value = _f1(coverage) if not self._foreign else self._distrusted(coverage)
         if self._exam.in_order and list(self._credit) != sorted(self._credit):
             value = min(value, SAME_WORDS)

@@ -26,8 +26,8 @@ ACTS = re.compile(
     r"|我来?[也还]?可以|[查察][看询]|其[他它]|可以再"
 )
 SENDS = re.compile(  # to somebody or something else
-    r"\b(?:doctors?|physicians?|clinicians?|pharmacists?|professionals?|medical|healthcare|leaflet|label|manual|record)\b"
-    r"|医[生师嘱院疗]|药师|就[诊医]|说明书|专业|为准"
+    r"\b(?:doctors?|physicians?|clinicians?|pharmacists?|professionals?|medical|healthcare|specialists?|nurse|leaflet|label|manual|record|appointment)\b"
+    r"|医[生师嘱院疗]|药师|就[诊医]|说明书|专业|为准|自行|擅自"
 )
 ADVISES = re.compile(
     r"\b(?:you|your|please|always|seek|consult|see|ask|contact|should|never|keep|read|refer)\b|请|建议|务必|切勿|应[该当]?|您"
@@ -35,7 +35,7 @@ ADVISES = re.compile(
 FIXES = re.compile(  # the answer itself: "should I say rye?"
     r"\b(?:say|(?<!would )be|mean|answer\w*|count|call|take|put|add|make it|correct|fix|change"
     r"|replace|redo|recheck|re-?run|verify|confirm|double)\b"
-    r"|(?<!是不)(?<!您)是(?![否不])|[改换说答填写选指重叫]|当作|算[作成]|核[实对]|确认"
+    r"|(?<!是不)(?<!您)是(?![否不])|[改换说填写选指重叫]|(?<!解)答|当作|算[作成]|核[实对]|确认"
 )
 DOUBTFUL = {"if", "or", "about", "could", "哪", "可以", "如果", "或", "疑", "?"}  # as every offer may be
 CHOICE = re.compile(
@@ -71,4 +71,8 @@ def _is_offer(said: str) -> bool:
 def _is_advice(said: str) -> bool:
     """Whether a sentence sends the reader to somebody, or to the source."""
     is_sent = SENDS.search(said) and ADVISES.search(said)
-    return bool(is_sent) and not re.search(r"\d", said) and {*DOUBTS.findall(said)} <= DOUBTFUL | {"before", "after"}
+    return (
+        bool(is_sent)
+        and not re.search(r"\d", said)
+        and {*DOUBTS.findall(said)} <= DOUBTFUL | {"before", "after", "whether"}
+    )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from os.path import commonprefix
 
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
+from sql_agent.words.meanings import is_chinese_word, same_meaning
 
 PART_END = re.compile(  # no \b: beside Chinese there is no blank
     r"(?<!目)的|包括|(?<![存所现正])在|对比|比较|[2两]?个?(?:方面|角度)|[。?!:]|;(?!还有|以及)"
@@ -36,6 +37,7 @@ OF = re.compile(  # the columns stand before the things
     r"^(?!(?:for|of|between|among)\b).*\b(?:(?<!terms )of|for|between|among)\b"
     r"|[从就][^;。?]{2,40}(?:方面|角度|对比|比较)"
 )
+ASKS_FIRST = re.compile(r"^(?:[都还]?有|是)?(?:哪些|什么|怎[样么]|如何)")  # a thing
 MIN_RUN_CHARS, MAX_RUN = 2, 24
 ASK_END = re.compile(  # between two questions
     r"(?:[?;]|\.(?!\d))\s*(?:and |also,? ?|而|那么?|(?:另外|此外|还有),?)?"
@@ -103,7 +105,7 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact], known:
         names = _names({n: [cells[n].column] for n in asked})
         ways.pop()
     told = [
-        one
+        ([ASKS_FIRST.sub("", thing) for thing in one[0]], one[1])
         for one in _things(question, {len({*way}) for way in ways})
         if not any(spell(name) in spell(thing) for name in names for thing in one[0])
     ]
@@ -117,11 +119,28 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact], known:
         if way and {*own.values()} == {*runs} and runs and not both:
             ways.remove(way)
             groups = list(dict.fromkeys(way))
+            groups = _as_called(groups, things) if way is columns else groups
             dealt = [groups.index(key) * len(things) // len(groups) for key in way]
             names |= {
                 run: frozenset(n for n, i in zip(asked, dealt, strict=True) if i == of) for run, of in own.items()
             }
     return names
+
+
+def _as_called(columns: list[str], things: Sequence[str]) -> list[str]:
+    """Columns in the order of things: each where one's words mean its name, the others as they come."""
+    if len(columns) != len(things):
+        return columns
+    meant = [next((c for c in columns if _means(thing, c)), "") for thing in things]
+    left = iter([column for column in columns if column not in meant])
+    is_clear = all(meant.count(column) < 2 for column in columns)
+    return [column or next(left) for column in meant] if is_clear else columns
+
+
+def _means(thing: str, column: str) -> bool:
+    words = [thing[i : i + n] for n in (2, 3, 4) for i in range(len(thing) - n + 1)]
+    words = [one[0] for one in tokens(thing)] if thing.isascii() else [one for one in words if is_chinese_word(one)]
+    return any(same_meaning(*sorted((word, name))) for word in words for name in column.split())
 
 
 def _things(question: str, sizes: set[int]) -> Iterator[tuple[list[str], bool]]:

@@ -14,10 +14,10 @@ PHRASES = """
 如果还想知道别的 如果您还有其他问题 如果还有其他问题 如有其他问题 如需更多信息 如需了解更多 如有疑问 如有任何疑问
 请告诉我 请随时提问 随时告诉我 请随时告诉我 欢迎随时提问 总结 总之
 综上 综上所述 首先 其次 第1 第2 第3 和 与 及 以及 还有 同时 另外 此外 其中 分别 依次 包括 包含 含 有
-是 为 的 也 都 均 则 而 其 它 等 既 即 该 本 这种 药 药品 药物 疾病 该病 本品 患者 病人 者 人群 表现为 症见 名称 字段 内容 序号 编号
+是 为 的 也 都 均 则 而 其 它 等 既 即 该 本 这种 药 药品 药物 疾病 该病 本品 患者 病人 者 人群 名称 字段 内容 序号 编号
 项目 方法 方面 共 共计 1共 总共 合计 总数 数量 种 个 款 项 条 类 主要 从而 并 并且 而且 且 采用 由 对比 具体 有关
-drug medicine disease condition patient patients
-因为 所以 因此 典型 具有 具备 while whereas respectively in_addition by_contrast
+因为 所以 因此 典型 具有 具备 症见 表现为 while whereas respectively in_addition by_contrast
+also furthermore moreover besides additionally drug medicine disease condition patient patients
 the answer is are and of include includes hello according to database in it name field value item content details
 """
 RELATIONS = [  # how a question asks for one kind of thing, and how a sentence says it
