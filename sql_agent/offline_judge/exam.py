@@ -49,6 +49,7 @@ LEADS = re.compile(  # to an item of a list, and say nothing of it
 )
 LAST_JOINT = re.compile(r"(?<=..)(?:以及|及|和)(?=[^\W\d].)|(?<!^and) (?:and|as well as) ")
 MAX_JOINED = 8  # tokens
+SHOWN = re.compile(r"((?:表现为|症见)[^;:。?!\n]*);")  # in one clause
 HAN = re.compile("[\u4e00-\u9fff]{2,}")
 JUDGING = re.compile(rf"{DENYING.pattern}|[禁忌慎停]|避免|{MODAL.pattern}")
 MIN_DENYING_RUN, MIN_OWN_CHARS = 4, 4
@@ -269,7 +270,7 @@ def _sizes(facts: list[Fact]) -> set[str]:
 def _items(text: str) -> list[Item]:
     """(label, item): the label is what stood before the last colon of the sentence, or at the end of the one before."""
     label, found = "", list[Item]()
-    for sentence in SENTENCE_END.split(text):
+    for sentence in SENTENCE_END.split(SHOWN.sub(r"\1\n", text)):
         label = label if not sentence else label[:-1] if label.endswith(":") else ""
         for clause in ITEM_END.split(sentence):
             *before, item = (part.strip() for part in LABEL_END.split(clause))
@@ -406,9 +407,10 @@ def _named_headings(question: str, headings: Sequence[str]) -> set[str]:
     asked, said = {one[0] for one in tokens(question)}, dict[str, set[str]]()
     for heading in headings:
         same = max((_end(heading, other) for other in headings if other != heading), key=len, default="")
-        own = heading.removesuffix(same) if len(heading) > len(same) + 1 and not heading.isascii() else heading
+        is_chinese = re.search("[\u4e00-\u9fff]", heading) is not None
+        own = heading.removesuffix(same) if is_chinese and len(heading) > len(same) + 1 else heading
         words = {one[0] for one in tokens(own) if re.fullmatch(r"[^\W\d]+(?:-\w+)*", one[0])}
-        if words and (spell(own) in spell(question) or (own.isascii() and words <= asked)):
+        if words and (spell(own) in spell(question) or (not is_chinese and words <= asked)):
             said[heading] = words
     return {one for one, words in said.items() if not any(words < others for others in said.values())}
 

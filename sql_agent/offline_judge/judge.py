@@ -25,7 +25,7 @@ from sql_agent.offline_judge import verdicts
 from sql_agent.offline_judge.doubts import CITES, is_frame
 from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
-from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.normal import COUNTED, normalise
 from sql_agent.offline_judge.offers import without_offers
 from sql_agent.offline_judge.sections import JOINT
 from sql_agent.offline_judge.tables import Told, is_torn
@@ -445,8 +445,9 @@ def by_column(text: str, names: Collection[str]) -> str:
             columns: list[list[str]] = [[] for _ in max(rows, key=len)]
             corner = 0 if rows[0][0].strip() else 1
             for n, row in enumerate(rows):  # each cell after the first of its row
-                is_head = n and not named[corner] and re.search(r"[^\W\d]", row[corner])  # and no number of the row
-                head = f"{row[corner]}:" if is_head else ""
+                is_counted = re.fullmatch(rf"\W*(?:{COUNTED})?\W*", row[corner], re.I)
+                head = f"{row[corner]}:" if n and not named[corner] and not is_counted else ""
+                row = [*row[:corner], "" if is_counted else row[corner], *row[corner + 1 :]]
                 for column, cell in zip(columns, row, strict=False):
                     column.append(f"{head}{cell}" if re.search(r"\w", cell) else cell)
             rows, joint = columns, "\n"

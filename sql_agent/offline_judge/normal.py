@@ -47,9 +47,8 @@ ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrt])|([\"\\/]))")
 # Pictures are decoration, but those that judge.
 PICTURE = re.compile("(?![❌❎✖✗✘❓❔❕❗⛔🚫👎])[\u2600-\u27bf\u2b50\U0001f000-\U0001faff\ufe0f]")
 LABEL_NOTE = re.compile(r"[(（]([^()（）\n]{1,30})[)）](?=[ \t]*[:：])")  # common (1 to 10 %):
-ROW_NUMBER = re.compile(
-    r"(?<=^\|)[ \t]*(?:(?:方面|项目?|aspect |item |point |row )?\d{1,2}|no\.?)[ \t]*(?=\|[ \t]*[^\s|])", re.M | re.I
-)
+COUNTED = r"(?:(?:方面|项目?|aspect|item|point|row) ?)?\d{1,2}"  # of a row that has no other name
+ROW_NUMBER = re.compile(rf"(?<=^\|)[ \t]*(?:{COUNTED}|no\.?)[ \t]*(?=\|[ \t]*[^\s|])", re.M | re.I)
 # Bounded: the time that cn2an takes grows with the square of the length.
 NUMERAL = re.compile(r"[零〇一二两三四五六七八九十百千万亿]{1,20}(?:点[零一二三四五六七八九]{1,9})?")
 PARENTHESES = str.maketrans("()", "、、")  # what stands in them is an item of its own
