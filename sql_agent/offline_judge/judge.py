@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, groupby, pairwise
 from typing import Literal
 
-from sql_agent.offline_judge import verdicts
+from sql_agent.offline_judge import choices, verdicts
 from sql_agent.offline_judge.doubts import CITES, is_frame
 from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
@@ -104,12 +104,26 @@ def grade(
         return typed
     exam = _exam(question, reference, tuple(evidence))
     quoted = _read(exam, answer).verdict() if exam else None
+    which = choices.choice(normalise(question).rstrip("?。 "), normalise(reference))
+    if exam and which and _chooses(exam, which, question, answer):
+        quoted = ReferenceVerdict(1.0, 1.0, [], [])
     if exam and spell(normalise(answer)) == spell(normalise(reference)):  # in whatever words it is told
         quoted = ReferenceVerdict(1.0, 1.0, [], [])
     is_quote = quoted and not quoted.foreign and quoted.value > value
     denies = exam and (exam.verdict is not None or verdicts.DENIES.search(normalise(reference)))
     is_verdict = exam and denies and exam.is_verdict and looks != "yes_no"  # a clause that answers yes or no
     return quoted if not typed or is_quote or (exam and exam.names) or is_verdict else typed
+
+
+def _chooses(exam: Exam, which: choices.Choice, question: str, answer: str) -> bool:
+    """Whether an answer chooses rightly, and says nothing else that evidence and question do not."""
+    asked, said = normalise(question), normalise(without_offers(answer, lambda text: exam.tells(normalise(text))))
+    if not choices.is_chosen(which, asked, said):
+        return False
+    said = choices.without_other(which, said)
+    spans = (said[start:end] for start, end in exam.lexicon.read(said, exam.echoes)[1])
+    strange = [one for one in spans if spell(one) not in exam.text and spell(one) not in spell(asked)]
+    return all(is_frame(one, [(0, len(one))], is_last=True) for one in strange)
 
 
 @functools.lru_cache(maxsize=1024)
