@@ -32,8 +32,9 @@ def choice(question: str, reference: str) -> Choice | None:
     if not ASKS.search(question):
         return None
     for part in PART_END.split(question):
-        joined = JOINT.split(part)
-        if len(joined) == 2 and all(one and tokens(one) for one in joined):
+        joined = [one for one in JOINT.split(part) if tokens(one)]
+        joined = [one for one in joined if not ASKS.search(one)] if len(joined) > 2 else joined
+        if len(joined) == 2:
             first, second = (_name(one, from_end=n == 0) for n, one in enumerate(joined))
             said = [one in spell(reference) for one in (first, second)]
             if first not in spell(joined[1]) and second not in spell(joined[0]) and sum(said) == 1:

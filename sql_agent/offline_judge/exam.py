@@ -409,7 +409,7 @@ def _named_headings(question: str, headings: Sequence[str]) -> set[str]:
         same = max((_end(heading, other) for other in headings if other != heading), key=len, default="")
         is_chinese = re.search("[\u4e00-\u9fff]", heading) is not None
         own = heading.removesuffix(same) if is_chinese and len(heading) > len(same) + 1 else heading
-        words = {one[0] for one in tokens(own) if re.fullmatch(r"[^\W\d]+(?:-\w+)*", one[0])}
+        words = {one[0] for one in tokens(own) if re.search(r"[^\W\d]", one[0])}
         if words and (spell(own) in spell(question) or (not is_chinese and words <= asked)):
             said[heading] = words
     return {one for one, words in said.items() if not any(words < others for others in said.values())}

@@ -172,6 +172,7 @@ class _Reading:
             if "\n" in self._text[last:start] and len(self._ahead) > 1:  # a line of several names begins no row
                 self._ahead = []
             last = end
+            self._is_shared = self._is_label(start, end)  # told before each of several items
             self._lead: slice | None = slice(after, start)  # what was told since the last fact, until one is
             self._read(word, self._text[max(0, start - MAX_NAME_CHARS) : start], self._text[end : end + 1])
             after = end if self._lead is None else after
@@ -353,7 +354,7 @@ class _Reading:
 
     def _quote(self, word: str, facts: Sequence[int], *, tells: bool = True) -> None:
         named = self._told_of()
-        self._mentions[word, named] += 1
+        self._mentions[word, named] += not self._is_shared
         self._call(facts)
         mine = [i for i in facts if named is None or self._exam.facts[i].section in named]
         self._is_misplaced |= not mine

@@ -107,7 +107,9 @@ def _cedict() -> dict[str, list[str]]:
 def in_chinese(word: str) -> frozenset[str]:
     """The Chinese words, of two characters or more, of which a gloss is this English word, or its singular."""
     forms = {word, *(word.removesuffix(end) + new for end, new in ENDINGS if word.endswith(end))}
-    glosses = re.compile(rf"(?:^|[/;,]) ?(?:{'|'.join(map(re.escape, forms))})(?: of [^/;,]*)?(?=[/;,]|$)")
+    glosses = re.compile(
+        rf"(?:^|[/;,]) ?(?:to )?(?:[a-z]+ )?(?:{'|'.join(map(re.escape, forms))})(?: of [^/;,]*)? *(?=[/;,]|$)"
+    )
     near = ((one, entry) for one, entries in _cedict().items() for entry in entries if word[:5] in entry)
     return frozenset(one for one, entry in near if len(one) > 1 and glosses.search(ASIDE.sub("", entry)))
 
