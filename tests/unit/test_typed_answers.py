@@ -732,3 +732,28 @@ def test_a_number_may_be_rounded_where_the_answer_says_so_of_it(answer: str, val
     question = "What is the average price?" if answer.isascii() else "平均价格是多少？"
     found = grade(question=question, reference="", evidence=["3.12"], answer=answer)
     assert found and found.value == value
+
+
+TREES = "List the three tallest trees, tallest first."
+
+
+@pytest.mark.parametrize(
+    ("question", "cells", "answer", "value"),
+    [
+        ("Who signed for the crate?", ["Ms Keller"], "Ms Keller sent it, and Mr Ives signed for it.", 0),
+        ("When was the mill built?", ["1811-04-02"], "It burnt on 2 April 1811; it had been built in June 1790.", 0),
+        ("What is the depth of Lake Orr?", ["38"], "Lake Ash is 38 m deep, Lake Orr 51 m.", 0),
+        ("屏风是谁检查的？", ["梅以琳"], "康博检查的，梅以琳负责拍照。", 0),
+        ("屏风是谁检查的？", ["梅以琳"], "梅以琳检查的，康博负责拍照。", 1),
+        ("On which weekday is the paper delivery?", ["Tue"], "Ink is delivered on Tuesday; paper on Friday.", 0),
+        ("In which month was the weir mended?", ["May"], "It was damaged in May and mended in August.", 0),
+        ("谷子存放在哪几个库？", ["A库", "C库"], "A库、B库和C库都有。", 0),
+        ("Which guests stayed?", ["Ann", "Bea", "Cleo"], "Only Ann and Bea stayed; Cleo went home.", 0),
+        (TREES, ["Oak", "Elm", "Fir"], "From shortest to tallest: Oak, Elm, Fir.", 0),
+        (TREES, ["Oak", "Elm", "Fir"], "1. Oak\n2. Elm\n3. Yew\n\nThe Fir is fourth.", 0),
+    ],
+)  # fmt: skip
+def test_a_value_told_of_something_else_is_no_answer(
+    question: str, cells: list[str], answer: str, value: float
+) -> None:
+    assert earned(question, cells, answer) == pytest.approx(value)
