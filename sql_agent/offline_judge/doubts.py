@@ -45,7 +45,7 @@ DENIALS = re.compile(
 )
 YES = re.compile(
     r"(?:yes|yeah|yep|true|correct|right|indeed|affirmative)(?![a-z])"
-    r"|肯定的?|[没不]错|是(?:的|啊)?|对(?:的|啊)?|有(?:的)?|可以|确实|会的?|能"
+    r"|肯定的?|[没不]错|是(?:的|啊)?|对(?:的|啊)?|[还仍]?有(?:的)?|可以|确实|会的?|能"
 )
 NO = re.compile(
     r"(?![没不]错)(?:(?:no|nope|false|incorrect|negative)(?![a-z])"

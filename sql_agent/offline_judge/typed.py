@@ -82,6 +82,7 @@ LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut)\b|[缺闭]")  # 
 OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
 # Doubts only beside a truth: "under the direction of", "boarded or left".
 NEAR = {"or", "或", "about", "around", "over", "under", "between", "above", "below", "before", "after"}
+SIZES = {"about", "around", "over", "under", "between"}  # in what is told beside a yes or a no
 AT_TRUTH = re.compile(rf"(?:\b(?:{'|'.join(NEAR)}) (?:the |an? |some )*|或者?|^或)[#\d]|# *(?:or\b|或)|^(?:or\b|或)")
 SENTENCE = re.compile(r"[.。!;\n]|,(?=[^\x00-\x7f])")
 UNSCALED = re.compile(r"(?<!\d)(?<!\d )(thousand|million|billion|[万亿])")
@@ -147,6 +148,10 @@ ASIDES = re.compile(
     r"|[当那同][天日月年]|任何"
 )
 UNSAYING = frozenset(["any", "ever", "会", "曾", "过", "着"])  # words of a sentence that says no more by them
+SO = re.compile(
+    r"^(?:(?:and|so|that|then|therefore) )*"
+    r"(?:(?:the )?(?:final )?(?:answer|result|conclusion) is |(?:答案|结果|结论)[是为])?"
+)
 MAY = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no, a permission
 WEEKDAY_ZH = re.compile(r"(周|星期|礼拜)([1-6日天])")
 ASKS_MONTH = re.compile(r"\bmonth\b|几月|哪[1个]*月|月份")
@@ -759,9 +764,9 @@ def _verdict(clauses: Sequence[str], asked: str) -> bool | None:
 
 def _is_reason(clause: str, asked: str, *, of: bool) -> bool:
     """Whether a clause beside a verdict may be why it is so: no doubt, and for a yes no denial of what is asked."""
-    is_doubt = {*DOUBTS.findall(clause)} - {*DOUBTS.findall(asked)}
+    is_doubt = {*DOUBTS.findall(clause)} - {*DOUBTS.findall(asked)} - SIZES
     shared = _content(asked) & {stem(token[0]) for token in tokens(clause)}
-    return not (is_doubt or (of and DENIALS.search(clause) and shared))
+    return not (is_doubt or (of and shared and (DENIALS.search(clause) or re.search(r"(?<![\d.])0(?![\d.])", clause))))
 
 
 def _denied(clause: str) -> str:
@@ -785,7 +790,7 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
         return "frame"
     if IMPERATIVE.match(clause):
         return "frame"
-    clause = re.sub(r"^(?:(?:and|so|that|then|the answer is) |答案[是为])", "", clause.replace("no longer", "not"))
+    clause = SO.sub("", clause.replace("no longer", "not"))
     clause = ASIDES.sub(" ", clause)
     lead = NO.match(clause) or YES.match(clause)
     lead = lead if lead and not asked.startswith(clause[: lead.end() + 1]) else None  # a name's first letters
@@ -794,7 +799,8 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
         clause, rest = MAY.sub(" ", clause), MAY.sub(" ", rest)
     rest = re.sub(r" 1$|(?<=了)[上下起出过回进][来去]", "", rest)  # "it has one", 幸存了下来
     denied = bool({*DENIALS.findall(rest)} - {*DENIALS.findall(asked)})
-    if {*DOUBTS.findall(clause)} - {*DOUBTS.findall(asked.rstrip("?？"))} or (lead and denied):
+    doubts = {*DOUBTS.findall(clause)} - {*DOUBTS.findall(asked.rstrip("?？"))}
+    if doubts - (SIZES if lead or after is not None else set()) or (lead and denied):
         return "nothing"
     said = DENIALS.sub(" ", rest)
     content, told = _content(asked), {stem(token[0]) for token in tokens(said)}
