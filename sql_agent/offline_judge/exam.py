@@ -24,7 +24,7 @@ from sql_agent.offline_judge.normal import flat, normalise, with_headings
 from sql_agent.offline_judge.sections import ORDER, Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
 from sql_agent.offline_judge.tables import rows, ties
 from sql_agent.offline_judge.words import PHRASES, RELATIONS, phrases
-from sql_agent.words.meanings import in_chinese, is_unknown
+from sql_agent.words.meanings import in_chinese, is_chinese_verb, is_unknown
 
 SENTENCE_END = re.compile(r"[。!?\n]+|\.(?= |$)")
 ITEM_END = re.compile(r"[;,、|]+|(?<!\d)\.|\.(?!\d)")
@@ -64,7 +64,7 @@ class Exam:
     (its texts -> what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns
     of its tables: a heading -> the items under it), `headings` all of these; `items` are the facts and, found by
     `beside`, what else the evidence says; `is_verdict`: yes or no is asked, `verdict` is which of them; `times` counts
-    how often the evidence says a word, `text` is all that it says, `lexicon` holds facts and free words, `echoes` the
+    how often the evidence says a word, `texts` are its cells, `lexicon` holds facts and free words, `echoes` the
     question's."""
 
     question: str
@@ -88,7 +88,7 @@ class Exam:
     verdict: bool | None
     lexicon: Lexicon
     echoes: Lexicon
-    text: str
+    texts: list[str]
 
     def tells(self, text: str) -> bool:
         """Whether a text in normal form has a fact in it."""
@@ -186,7 +186,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         is_alone=is_alone,
         lexicon=lexicon,
         echoes=Lexicon(echoes),
-        text=spell("\n".join(normalise(cell.text) for cell in cells)),
+        texts=[spell(normalise(cell.text)) for cell in cells],
     )
 
 
@@ -445,7 +445,7 @@ def _echoes(question: str) -> Iterator[str]:
             is_cut = sign and at > sign.start() and "的" not in clause[sign.start() : at]
             is_asked = verdicts.is_asked(question) and PERMITS.search(run)
             if (
-                (not is_cut or is_unknown(run))
+                (not is_cut or (is_unknown(run) and not any(map(is_chinese_verb, (run[:1], run[:2])))))
                 and not is_asked
                 and not MODAL.search(run)
                 and (len(run) >= MIN_DENYING_RUN or not DENYING.search(run))

@@ -122,7 +122,9 @@ def _chooses(exam: Exam, which: choices.Choice, question: str, answer: str) -> b
         return False
     said = choices.without_other(which, said)
     spans = (said[start:end] for start, end in exam.lexicon.read(said, exam.echoes)[1])
-    strange = [one for one in spans if spell(one) not in exam.text and spell(one) not in spell(asked)]
+    strange = [
+        one for one in spans if not any(spell(one) in text for text in exam.texts) and spell(one) not in spell(asked)
+    ]
     return all(is_frame(one, [(0, len(one))], is_last=True) for one in strange)
 
 
@@ -166,7 +168,7 @@ class _Reading:
         self._text = self._without_verdicts(normalise(by_column(answer, exam.names)))
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
-        after = 0
+        self._words, after = words, 0
         last = 0
         for start, end, word in words:
             if "\n" in self._text[last:start] and len(self._ahead) > 1:  # a line of several names begins no row
@@ -237,9 +239,15 @@ class _Reading:
         return left
 
     def _is_label(self, start: int, end: int) -> bool:
-        """Whether an item of a cell stands here before a colon, as the cell says it of several."""
+        """Whether words of a cell stand here, before a colon and an item of that cell."""
         ends = LABEL_ENDS.match(self._text, end)
-        return ends is not None and spell(self._text[start : ends.end()]) in self._exam.text
+        label = spell(self._text[start : ends.end()]) if ends else " "
+        if not ends or not label.strip() or DENYING.search(label):
+            return False
+        sections = {n for n, text in enumerate(self._exam.texts) if label in text}
+        following = next((word for at, _, word in self._words if at >= ends.end()), "")
+        told = [*self._exam.of_form.get(following, ()), *self._exam.beside.get(following, ())]
+        return any(self._exam.items[i].section in sections for i in told)
 
     def is_torn(self, axis: dict[str, frozenset[int]]) -> bool:
         """Whether facts of one cell are told of what others of them stand under."""
@@ -462,7 +470,11 @@ def by_column(text: str, names: Collection[str]) -> str:
             for n, row in enumerate(rows):  # each cell after the first of its row
                 is_counted = re.fullmatch(rf"\W*(?:{COUNTED})?\W*", row[corner], re.I)
                 head = f"{row[corner]}:" if n and not named[corner] and not is_counted else ""
-                row = [*row[:corner], "" if is_counted else row[corner], *row[corner + 1 :]]
+                row = [
+                    *row[:corner],
+                    "" if is_counted and re.search(r"\d", row[corner]) else row[corner],
+                    *row[corner + 1 :],
+                ]
                 for column, cell in zip(columns, row, strict=False):
                     column.append(f"{head}{cell}" if re.search(r"\w", cell) else cell)
             rows, joint = columns, "\n"

@@ -87,14 +87,12 @@ def flat(text: str, between: str = "") -> str:
 
 def with_headings(text: str) -> str:
     """A cell with a colon behind each line that is a heading: short, without a mark, before one that says more; where
-    two such lines begin blocks, all that do."""
+    two such lines begin blocks, all that do. One such line alone is none."""
     lines = [*LINE.finditer(text)]
-    begins = sum(_is_heading(line) and text[: line.start()].endswith("<p>") for line in lines) > 1
-    ends = [
-        line.end()
-        for line in lines
-        if _is_heading(line) or (begins and _is_short(line[1]) and text[: line.start()].endswith("<p>"))
-    ]
+    headings = [line for line in lines if _is_heading(line)]
+    begins = sum(text[: line.start()].endswith("<p>") for line in headings) > 1
+    blocks = [line for line in lines if begins and _is_short(line[1]) and text[: line.start()].endswith("<p>")]
+    ends = sorted({line.end() for line in (*headings, *blocks)}) if len(headings) > 1 else []
     return "".join(f"{text[a:b]}:" for a, b in pairwise([0, *ends])) + text[ends[-1] if ends else 0 :]
 
 
@@ -105,7 +103,8 @@ def _is_heading(line: re.Match[str]) -> bool:
 def _is_short(line: str) -> bool:
     size = len(line.split()) if line.isascii() else len(line) / 2
     has_mark = re.search(r"[,;:!?，；：。！？、|]|[.．](?![\d\s])|[.．]$", line.strip())
-    return size <= MAX_HEADING_WORDS and not has_mark and re.search(r"[^\W\d]", line) is not None
+    is_item = re.match(r"\s*(?:[(（]?\d{1,2}[)）]|\d{1,2}[.、](?!\d)|[-•·*])", line)
+    return size <= MAX_HEADING_WORDS and not (has_mark or is_item) and re.search(r"[^\W\d]", line) is not None
 
 
 @functools.lru_cache(maxsize=4096)

@@ -37,6 +37,7 @@ FIXES = re.compile(  # the answer itself: "should I say rye?"
     r"|replace|redo|recheck|re-?run|verify|confirm|double)\b"
     r"|(?<!是不)(?<!您)是(?![否不])|[改换说填写选指重叫]|(?<!解)答|当作|算[作成]|核[实对]|确认"
 )
+NAME = re.compile(r"\b(?!I\b)[A-Z][\w-]*")
 DOUBTFUL = {"if", "or", "about", "could", "哪", "可以", "如果", "或", "疑", "?"}  # as every offer may be
 CHOICE = re.compile(
     r"要不要|是不是|是否|不清楚|不明白|不懂|进1步|前\d+|\btop \d+|\b(?:csv|excel|json|pdf|sql)\b", re.I
@@ -52,10 +53,11 @@ def cut_offers(answer: str) -> tuple[str, str]:
 
 
 def without_offers(answer: str, tells: Callable[[str], bool]) -> str:
-    """An answer without offers and advice, but where they are what it `tells`."""
+    """An answer without offers and advice, but where they are what it `tells`, or have a name that nothing else has."""
     first, *others = _pieces(answer)
-    said = ((piece, plain(piece)) for piece in others)
-    return first + "".join(piece for piece, said in said if not (_is_offer(said) or _is_advice(said)) or tells(piece))
+    kept = [one for one in others if tells(one) or not (_is_offer(said := plain(one)) or _is_advice(said))]
+    known = {*NAME.findall(" ".join([first, *kept]))}
+    return first + "".join(one for one in others if one in kept or not {*NAME.findall(one.strip(" *_\n")[1:])} <= known)
 
 
 def _pieces(answer: str) -> list[str]:
