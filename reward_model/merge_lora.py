@@ -63,7 +63,7 @@ def merge(adapter: Path, out: Path, *, base: Path | None = None) -> None:
             f"{adapter}: does not fit the base {base} ({' '.join(str(exc).split())[:200]}); name its own with --base"
         ) from exc
     tokenizer = AutoTokenizer.from_pretrained(adapter, local_files_only=True, trust_remote_code=False)
-    merged.config.pad_token_id = pad_id(tokenizer)
+    merged.config.get_text_config().pad_token_id = pad_id(tokenizer)
     merged.save_pretrained(out, safe_serialization=True)
     tokenizer.save_pretrained(out)
 

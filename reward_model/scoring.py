@@ -53,6 +53,7 @@ class RewardScorer:
     def __init__(self, model: Any, encoder: Encoder) -> None:
         self.model = model
         self.encoder = encoder
+        self._pad_id = model.config.get_text_config().pad_token_id
         self._pass_tokens = MAX_PASS_TOKENS[model.device.type]
 
     def score(self, items: Sequence[Item]) -> list[Scored]:
@@ -70,7 +71,7 @@ class RewardScorer:
     @torch.inference_mode()
     def _forward(self, batch: Sequence[Encoded]) -> list[Scored]:
         width = max(len(item.ids) for item in batch)
-        ids = torch.full((len(batch), width), self.model.config.pad_token_id)
+        ids = torch.full((len(batch), width), self._pad_id)
         mask = torch.zeros_like(ids)
         for row, item in enumerate(batch):
             ids[row, : len(item.ids)] = torch.tensor(item.ids)
@@ -114,8 +115,9 @@ def load_scorer(
     if not tokenizer.is_fast:
         raise UserError(f"{folder}: the tokenizer has no tokenizer.json; save it with a fast tokenizer")
     model = _load_model(folder, DTYPES[dtype]).to(_device(device)).eval()
-    if model.config.pad_token_id is None:
-        model.config.pad_token_id = pad_id(tokenizer)
+    text_config = model.config.get_text_config()  # where transformers looks for the end of each row
+    if text_config.pad_token_id is None:
+        text_config.pad_token_id = pad_id(tokenizer)
     scorer = RewardScorer(model, Encoder(tokenizer, max_tokens=max_tokens))
     try:
         scorer.score_encoded([scorer.encoder.encode(PROBE)])
