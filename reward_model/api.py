@@ -22,8 +22,9 @@ from starlette.exceptions import HTTPException
 from foundation.http_gate import RETRY_AFTER_S, SECONDS, Gate, RequestMetrics, Traffic
 from reward_model import api_types as t
 from reward_model.batching import MicroBatcher, ModelFailed, Overloaded
+from reward_model.pairs import Item
 from reward_model.scale import RewardScale
-from reward_model.scoring import Item, NotFinite, RewardScorer, Scored
+from reward_model.scoring import NotFinite, RewardScorer, Scored
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -79,17 +80,17 @@ class Served:
     weights_sha256: str
 
     def as_scores(self, scored: Sequence[Scored], items: Sequence[Item]) -> list[t.Score]:
-        """The scores as they are told: in [0, 1] too, where the scale was fitted on items like these."""
+        """The scores as clients get them."""
         return [
-            t.Score(
-                score=result.score,
-                truncated=result.truncated,
-                reward=self.scale(result.score)
-                if self.scale and (item.reference or not self.scale.needs_reference)
-                else None,
-            )
+            t.Score(score=result.score, reward=self._reward(result.score, item), truncated=result.truncated)
             for result, item in zip(scored, items, strict=True)
         ]
+
+    def _reward(self, logit: float, item: Item) -> float | None:
+        """In [0, 1], where the scale was fitted on items like this one."""
+        if not self.scale or (self.scale.needs_reference and not item.reference):
+            return None
+        return self.scale(logit)
 
 
 def make_app(served: Served, *, limits: Limits, token: str = "", traffic: Traffic | None = None) -> FastAPI:
@@ -122,46 +123,33 @@ def make_app(served: Served, *, limits: Limits, token: str = "", traffic: Traffi
         metrics=metrics,
         traffic=traffic,
     )
-    _add_errors(app, metrics)
+    for kind in (RequestValidationError, HTTPException, Overloaded, ModelFailed, NotFinite, Exception):
+        app.add_exception_handler(kind, _error_reply)
     _add_status(app, served, batcher, limits, traffic)
     _add_scores(app, served, batcher, limits, metrics, secured=bool(token))
     return app
 
 
+def _error_reply(_: Request, exc: Exception) -> JSONResponse:
+    match exc:
+        case RequestValidationError():
+            # The place and the rule, never the value: it may be long, secret, or not even valid Unicode.
+            return _problem(422, "; ".join(f"{_place(e['loc'])}: {e['msg']}" for e in exc.errors()[:5]))
+        case HTTPException(status_code=400):  # FastAPI's, of a body that it cannot parse at all
+            return _problem(422, "the body is not JSON in UTF-8, or is nested too deep")
+        case HTTPException():
+            return _problem(exc.status_code, str(exc.detail), dict(exc.headers or {}))
+        case Overloaded():
+            return _later(f"overloaded: {exc}; try again later")
+        case ModelFailed():
+            return _later(f"the model failed ({exc}); the server's log says more")
+        case NotFinite():  # the same text would fail again, so nothing that clients repeat
+            return _problem(422, f"{exc}; an item of this request has no score")
+    return _problem(500, "a mistake of the server; its log says more")
+
+
 def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
     return JSONResponse({"detail": detail}, status_code=status, headers=headers)
-
-
-def _add_errors(app: FastAPI, metrics: Metrics) -> None:
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, exc: RequestValidationError) -> JSONResponse:
-        # The place and the rule, never the value: it may be long, secret, or not even valid Unicode.
-        return _problem(422, "; ".join(f"{_place(e['loc'])}: {e['msg']}" for e in exc.errors()[:5]))
-
-    @app.exception_handler(HTTPException)
-    async def http(_: Request, exc: HTTPException) -> JSONResponse:
-        # FastAPI says 400 to a body that it cannot parse at all (nested too deep, not UTF-8).
-        if exc.status_code == 400:
-            return _problem(422, "the body is not JSON in UTF-8, or is nested too deep")
-        return _problem(exc.status_code, str(exc.detail), dict(exc.headers or {}))
-
-    @app.exception_handler(Overloaded)
-    async def overloaded(_: Request, exc: Overloaded) -> JSONResponse:
-        metrics.refused.inc()
-        return _later(f"overloaded: {exc}; try again later")
-
-    @app.exception_handler(ModelFailed)
-    async def failed(_: Request, exc: ModelFailed) -> JSONResponse:
-        return _later(f"the model failed ({exc}); the server's log says more")
-
-    @app.exception_handler(NotFinite)
-    async def not_finite(_: Request, exc: NotFinite) -> JSONResponse:
-        # The same text would fail again, so nothing that clients repeat.
-        return _problem(422, f"{exc}; an item of this request has no score")
-
-    @app.exception_handler(Exception)
-    async def unforeseen(_: Request, exc: Exception) -> JSONResponse:
-        return _problem(500, "a mistake of the server; its log says more")
 
 
 def _later(detail: str) -> JSONResponse:
@@ -170,18 +158,15 @@ def _later(detail: str) -> JSONResponse:
 
 def _place(location: tuple[int | str, ...]) -> str:
     """Where in the body; a key that no route knows is the client's text, so it is not repeated."""
-    known = t.ScoreRequest.model_fields | t.PairRequest.model_fields | t.BatchRequest.model_fields
-    parts = [str(part) if isinstance(part, int) or part in known else "(another key)" for part in location[1:]]
+    parts = [str(part) if isinstance(part, int) or part in t.REQUEST_KEYS else "(another key)" for part in location[1:]]
     return ".".join(parts) or "body"
 
 
 def _add_status(app: FastAPI, served: Served, batcher: MicroBatcher, limits: Limits, traffic: Traffic) -> None:
-    scale = served.scale
     info = t.Info(
         model=served.name,
         weights_sha256=served.weights_sha256,
-        scale=scale
-        and t.ScaleInfo(n_rows=scale.n_rows, needs_reference=scale.needs_reference, mean_error=scale.mean_error),
+        scale=served.scale and t.ScaleInfo.model_validate(served.scale, from_attributes=True),
         max_tokens=served.scorer.encoder.max_tokens,
         max_items=limits.max_items,
         max_chars=limits.max_chars,
@@ -209,34 +194,30 @@ def _add_status(app: FastAPI, served: Served, batcher: MicroBatcher, limits: Lim
 def _add_scores(
     app: FastAPI, served: Served, batcher: MicroBatcher, limits: Limits, metrics: Metrics, *, secured: bool
 ) -> None:
-    one_type, pair_type, batch_type = t.request_types(max_chars=limits.max_chars, max_items=limits.max_items)
-    errors: dict[int | str, dict[str, Any]] = {status: {"model": t.Problem} for status in (408, 413, 422, 503)}
-    if secured:
-        errors[401] = {"model": t.Problem}
-    # The gate checks the token before the body is read; this only says so in the OpenAPI.
-    options: dict[str, Any] = {"responses": errors}
-    if secured:
+    score_type, pair_type, batch_type = t.request_types(max_chars=limits.max_chars, max_items=limits.max_items)
+    options: dict[str, Any] = {"responses": {status: {"model": t.Problem} for status in (408, 413, 422, 503)}}
+    if secured:  # the gate checks the token before the body is read; this only says so in the OpenAPI
+        options["responses"][401] = {"model": t.Problem}
         options["dependencies"] = [Depends(HTTPBearer(auto_error=False))]
 
-    async def scores(requests: list[t.ScoreRequest]) -> list[t.Score]:
-        items = [Item(request.prompt, request.response, request.reference) for request in requests]
-        scored = await batcher.submit(items)
+    async def scores(items: list[Item]) -> list[t.Score]:
+        try:
+            scored = await batcher.submit(items)
+        except Overloaded:
+            metrics.refused.inc()
+            raise
         metrics.truncated.inc(sum(result.truncated for result in scored))
         return served.as_scores(scored, items)
 
     @app.post("/score", summary="Score one response", **options)
-    async def score(request: Annotated[one_type, Body()]) -> t.Score:  # type: ignore[valid-type]
+    async def score(request: Annotated[score_type, Body()]) -> t.Score:  # type: ignore[valid-type]
         return (await scores([request]))[0]
 
     @app.post("/score-pair", summary="Score two responses to one prompt", **options)
     async def score_pair(request: Annotated[pair_type, Body()]) -> t.PairScore:  # type: ignore[valid-type]
-        chosen, rejected = await scores(
-            [
-                t.ScoreRequest(prompt=request.prompt, response=text, reference=request.reference)
-                for text in (request.chosen, request.rejected)
-            ]
-        )
-        return pair_score(chosen, rejected)
+        texts = (request.chosen, request.rejected)
+        items = [Item(prompt=request.prompt, response=text, reference=request.reference) for text in texts]
+        return pair_score(*await scores(items))
 
     @app.post("/score-batch", summary="Score many responses", **options)
     async def score_batch(request: Annotated[batch_type, Body()]) -> t.BatchScore:  # type: ignore[valid-type]

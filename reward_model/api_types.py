@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from reward_model.pairs import Item
+
 RAW = "raw logit of the model: its zero and unit are arbitrary, so it must not be added to a bonus"
 REWARD = "the score mapped to [0, 1]; null without a fitted scale, or where the scale needs a reference and none came"
 TRUNCATED = "true when a text was cut to fit the model"
@@ -86,40 +88,16 @@ class Problem(Message):
     detail: str
 
 
-class ScoreRequest(Message):
-    """POST /score. Texts are bounded per server; see `request_types`."""
-
-    prompt: str
-    response: str
-    reference: str = ""
+# The keys of all requests.
+REQUEST_KEYS = frozenset({"prompt", "response", "reference", "chosen", "rejected", "items"})
 
 
-class PairRequest(Message):
-    """POST /score-pair."""
-
-    prompt: str
-    chosen: str
-    rejected: str
-    reference: str = ""
-
-
-class BatchRequest(Message):
-    """POST /score-batch."""
-
-    items: list[ScoreRequest]
-
-
-def request_types(
-    *, max_chars: int, max_items: int
-) -> tuple[type[ScoreRequest], type[PairRequest], type[BatchRequest]]:
-    """The request types with a server's limits, which then stand in its OpenAPI too."""
+def request_types(*, max_chars: int, max_items: int) -> tuple[Any, Any, Any]:
+    """The bodies of /score, /score-pair and /score-batch with a server's limits, which then stand in its OpenAPI."""
     text = Annotated[str, Field(max_length=max_chars)]
-    known = Annotated[
-        str, Field(max_length=max_chars, description="reference answer, shown to the model after the prompt")
-    ]
-    single = create_model("ScoreRequest", __base__=ScoreRequest, prompt=text, response=text, reference=(known, ""))
-    pair = create_model(
-        "PairRequest", __base__=PairRequest, prompt=text, chosen=text, rejected=text, reference=(known, "")
-    )
+    known = Field(default="", max_length=max_chars, description="reference answer, shown to the model after the prompt")
+    reference = (str, known)
+    single = create_model("ScoreRequest", __base__=Item, prompt=text, response=text, reference=reference)
+    pair = create_model("PairRequest", __base__=Message, prompt=text, chosen=text, rejected=text, reference=reference)
     items: Any = Annotated[list[single], Field(min_length=1, max_length=max_items)]
-    return single, pair, create_model("BatchRequest", __base__=BatchRequest, items=items)
+    return single, pair, create_model("BatchRequest", __base__=Message, items=items)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from foundation.errors import AgentGRPOError
-from reward_model.scoring import Item, NotFinite, Scored
+from reward_model.pairs import Item
+from reward_model.scoring import NotFinite, Scored
 
 logger = logging.getLogger(__name__)
 

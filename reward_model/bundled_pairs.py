@@ -25,7 +25,7 @@ import typer
 from foundation.command import alias
 from foundation.errors import UserError
 from foundation.files import write_lines
-from reward_model.degrade import WRONG, Answer, Section, right_answer, sections_of, wrong_answer
+from reward_model.degrade import WRONG, Answer, Section, facts_of, right_answer, sections_of, wrong_answer
 from reward_model.pairs import Pair, grounded, make_pair
 
 SPLITS = ("train", "val", "test")
@@ -89,11 +89,10 @@ class Maker:
     def __init__(self, sources: list[Source], *, seed: int) -> None:
         self._rng = random.Random(seed)
         self._by_field: dict[str, list[tuple[str, Source]]] = defaultdict(list)
-        self._all = [(fact, source) for source in sources for section in source.sections for fact in section.facts]
-        for source in sources:
+        self._all = [(fact, source) for source in sources for fact in facts_of(source.sections)]
+        for fact, source in self._all:
             for field in source.fields:
-                facts = [(fact, source) for section in source.sections for fact in section.facts]
-                self._by_field[field] += facts
+                self._by_field[field].append((fact, source))
 
     def pairs(self, source: Source) -> Iterator[Pair]:
         """One pair per kind that the reference allows."""
@@ -108,8 +107,13 @@ class Maker:
         """One right answer and one of each kind, with their values."""
         answers = [right_answer(source.sections, self._rng), *(self._wrong(kind, source) for kind in WRONG)]
         for answer in filter(None, answers):
-            row = {"prompt": source.question, "reference": source.reference}
-            yield {**row, "response": answer.text, "label": round(answer.value, 4), "kind": answer.kind}
+            yield {
+                "prompt": source.question,
+                "reference": source.reference,
+                "response": answer.text,
+                "label": round(answer.value, 4),
+                "kind": answer.kind,
+            }
 
     def _wrong(self, kind: Any, source: Source) -> Answer | None:
         """With facts of other entities: of the same fields, else of any."""

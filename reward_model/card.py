@@ -20,13 +20,14 @@ tags: [reward-model, trl]
 Scores a response to a prompt with one raw logit; higher is better. {form}
 
 - Base: `{base}`
-- Pairs: `{data}`, {n_train} for training, {n_validation} for validation; no prompt is on both sides
+- Pairs: `{data}`, {pairs[train]} for training, {pairs[validation]} for validation; no prompt is on both sides
 - Steps: {steps}
-- Left out: {skipped}
+- Left out: {left_out}
 
 ## Validation
 
-Pair accuracy {accuracy:.3f} (95 % interval {low:.3f} to {high:.3f}, {n} pairs), mean margin {margin:.2f} logits.
+Pair accuracy {validation[accuracy]:.3f} (95 % interval {validation[interval][0]:.3f} to {validation[interval][1]:.3f},
+{validation[n]} pairs), mean margin {validation[mean_margin]:.2f} logits.
 
 | wrong side | pairs | accuracy |
 |---|---|---|
@@ -46,24 +47,15 @@ Pair accuracy {accuracy:.3f} (95 % interval {low:.3f} to {high:.3f}, {n} pairs),
 
 def write_card(path: Path, metrics: dict[str, Any], *, base: str, data: str, lora: bool) -> None:
     """Write the card from the metrics of a training."""
-    validation = metrics["validation"]
     left_out = [f"{count} x {reason}" for counts in metrics["skipped"].values() for reason, count in counts.items()]
-    low, high = validation["interval"]
-    rows = [f"| {kind} | {row['n']} | {row['accuracy']:.3f} |" for kind, row in validation["kinds"].items()]
+    kinds = metrics["validation"]["kinds"].items()
     text = CARD.format(
         form="A LoRA adapter: merge it with `merge_lora.py` before serving." if lora else "All weights were trained.",
         base=Path(base).name if Path(base).is_absolute() else base,
         data=Path(data).name,
-        n_train=metrics["pairs"]["train"],
-        n_validation=metrics["pairs"]["validation"],
-        steps=metrics["steps"],
-        skipped="; ".join(left_out) or "nothing",
-        accuracy=validation["accuracy"],
-        low=low,
-        high=high,
-        n=validation["n"],
-        margin=validation["mean_margin"],
-        kinds="\n".join(rows),
+        left_out="; ".join(left_out) or "nothing",
+        kinds="\n".join(f"| {kind} | {row['n']} | {row['accuracy']:.3f} |" for kind, row in kinds),
+        **metrics,
     )
     write_text(path, text)
 

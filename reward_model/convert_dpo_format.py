@@ -14,38 +14,30 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
 from foundation.chat_request import text_parts
 from foundation.command import alias
 from foundation.errors import UserError
 from foundation.files import write_lines
-from reward_model.pairs import Pair, Skipped, Unusable, json_lines, make_pair, parsed, reason_of
+from reward_model.pairs import Pair, Skipped, Unusable, make_pair, parsed_lines
 
-TEXT_KEYS = ("prompt", "chosen", "rejected")
 KEPT_ROLES = ("user", "assistant")
 
 
 def convert_file(path: Path) -> tuple[list[Pair], Skipped]:
     """The pairs of a raw file, and what was left out. Raises UserError when it cannot be read."""
     pairs, skipped = dict[str, Pair](), Skipped()
-    for number, pair in parsed(json_lines(path, skipped), convert_row, skipped):
+    for number, pair in parsed_lines(path, convert_row, skipped):
         if pairs.setdefault(pair.model_dump_json(), pair) is not pair:
             skipped.add("the same pair as an earlier line", number)
     return [*pairs.values()], skipped
 
 
 def convert_row(row: dict[str, Any]) -> Pair:
-    """One raw line as a pair. Raises Unusable."""
+    """One raw line as a pair. Raises Unusable or ValidationError."""
     if "messages" in row or "rejected_messages" in row:
-        sides = {"chosen": _turns(row, "messages"), "rejected": _turns(row, "rejected_messages")}
-        try:
-            return Pair.model_validate(sides)
-        except ValidationError as exc:
-            raise Unusable(reason_of(exc)) from None
-    prompt, chosen, rejected = (_text(row, key) for key in TEXT_KEYS)
-    if chosen == rejected:
-        raise Unusable("chosen equals rejected")
+        return Pair.model_validate({"chosen": _turns(row, "messages"), "rejected": _turns(row, "rejected_messages")})
+    prompt, chosen, rejected = (_text(row, key) for key in ("prompt", "chosen", "rejected"))
     return make_pair(prompt, chosen, rejected)
 
 
@@ -65,18 +57,19 @@ def _turns(row: dict[str, Any], key: str) -> list[dict[str, str]]:
     value = row.get(key)
     if not isinstance(value, list) or not all(isinstance(turn, dict) for turn in value):
         raise Unusable(f"{key} is missing or no list of turns")
-    turns = [{"role": turn["role"], "content": _content(turn, key)} for turn in value if turn.get("role") in KEPT_ROLES]
-    spoken = [turn for turn in turns if turn["content"].strip()]
+    spoken: list[dict[str, str]] = []
+    for turn in value:
+        if turn.get("role") not in KEPT_ROLES:
+            continue
+        parts = text_parts(turn.get("content"))
+        if parts is None:
+            raise Unusable(f"{key} has a turn whose content is not text")
+        content = "".join(parts)
+        if content.strip():
+            spoken.append({"role": turn["role"], "content": content})
     if not spoken or spoken[-1]["role"] != "assistant":
         raise Unusable(f"{key} does not end with an answer of the assistant")
     return spoken
-
-
-def _content(turn: dict[str, Any], key: str) -> str:
-    parts = text_parts(turn.get("content"))
-    if parts is None:
-        raise Unusable(f"{key} has a turn whose content is not text")
-    return "".join(parts)
 
 
 def main(

@@ -52,6 +52,11 @@ def sections_of(reference: str) -> list[Section]:
     return sections
 
 
+def facts_of(sections: list[Section]) -> list[str]:
+    """The facts of all sections."""
+    return [fact for section in sections for fact in section.facts]
+
+
 def right_answer(sections: list[Section], rng: random.Random) -> Answer:
     """All facts, in a style of their own."""
     return Answer(_render(sections, rng), "right", 1.0)
@@ -64,20 +69,20 @@ def wrong_answer(
 
     `strange_facts` are facts of other entities, of a like kind.
     """
-    known = "".join(fact for section in sections for fact in section.facts)
+    known = "".join(facts_of(sections))
     strange = [fact for fact in strange_facts if fact not in known]
     if kind == "empty":
         return Answer(rng.choice([*NOTHING_SAID, question]), kind, 0.0)
     if kind == "dropped":
         return _dropped(sections, rng)
-    n_facts = sum(len(section.facts) for section in sections)
     if not strange:
         return None
     if kind == "wrong_entity":
         facts = [tuple(dict.fromkeys(rng.choices(strange, k=len(section.facts)))) for section in sections]
         wrong = [replace(section, facts=each) for section, each in zip(sections, facts, strict=True)]
         return Answer(_render(wrong, rng), kind, 0.0)
-    return _invented(sections, rng.sample(strange, min(len(strange), rng.randint(1, max(1, n_facts)))), rng)
+    n_added = rng.randint(1, max(1, len(facts_of(sections))))
+    return _invented(sections, rng.sample(strange, min(len(strange), n_added)), rng)
 
 
 def _dropped(sections: list[Section], rng: random.Random) -> Answer | None:
@@ -102,7 +107,7 @@ def _invented(sections: list[Section], added: list[str], rng: random.Random) -> 
         facts.insert(rng.randint(0, len(facts)), fact)
     mixed = [*sections]
     mixed[at] = replace(sections[at], facts=tuple(facts))
-    n_right = sum(len(section.facts) for section in sections)
+    n_right = len(facts_of(sections))
     support = n_right / (n_right + len(added))
     return Answer(_render(mixed, rng), "invented", 2 * support / (1 + support))
 

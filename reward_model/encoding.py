@@ -8,15 +8,14 @@ Not covered: control words of a template that are no special tokens of the token
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from foundation.errors import UserError
+from reward_model.pairs import Dialogue
 
-Dialogue = Sequence[tuple[str, str]]  # (role, content)
 CUT_ROUNDS = 8
 
 

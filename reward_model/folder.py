@@ -38,19 +38,24 @@ def check_reward_model(folder: Path) -> dict[str, Any]:
             f"--adapter {folder} --out DIR"
         )
     config = check_weights_folder(folder)
-    names = config.get("architectures")
-    if not isinstance(names, list) or not all(
-        str(name).endswith("ForSequenceClassification") for name in names or [""]
-    ):
+    if not has_head(config):
         raise UserError(
-            f"{folder}: architectures is {names}, and a reward model is a ...ForSequenceClassification. Train one with "
-            "reward_modeling.py"
+            f"{folder}: architectures is {config.get('architectures')}, and a reward model is a "
+            "...ForSequenceClassification. Train one with reward_modeling.py"
         )
     labels = config.get("id2label")
     if not isinstance(labels, dict) or len(labels) != 1:
         n_labels = len(labels) if isinstance(labels, dict) else "2 (the default)"
         raise UserError(f"{folder}: the head has {n_labels} outputs; a reward model has 1 (num_labels in config.json)")
     return config
+
+
+def has_head(config: dict[str, Any]) -> bool:
+    """Whether the model of a configuration ends in scores and not in a vocabulary."""
+    names = config.get("architectures")
+    if not isinstance(names, list) or not names:
+        return False
+    return all(str(name).endswith("ForSequenceClassification") for name in names)
 
 
 def weight_files(folder: Path) -> list[Path]:

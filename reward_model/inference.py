@@ -20,28 +20,24 @@ from foundation.command import alias
 from foundation.errors import UserError
 from foundation.files import write_lines
 from reward_model.api import pair_score
-from reward_model.api_types import ScoreRequest
-from reward_model.evaluation import pair_accuracy
+from reward_model.api_types import Score
 from reward_model.inference_api import load_served
-from reward_model.pairs import Skipped, json_lines, parsed, read_pairs
-from reward_model.scoring import Item
-
-KEYS = ("prompt", "response", "reference")
+from reward_model.pairs import Item, Skipped, parsed_lines, read_pairs
+from reward_model.scoring import pair_accuracy
 
 
-def read_items(path: Path) -> tuple[list[dict[str, Any]], list[Item]]:
-    """The lines of a file and the items in them. Raises UserError when a line is no item."""
+def read_items(path: Path) -> list[tuple[dict[str, Any], Item]]:
+    """The lines of a file, each with its item. Raises UserError when a line is no item."""
     skipped = Skipped()
-    read = [entry for _, entry in parsed(json_lines(path, skipped), _item, skipped)]
-    if skipped.counts or not read:
+    rows = [row for _, row in parsed_lines(path, _with_item, skipped)]
+    if skipped.counts or not rows:
         # Left-out lines would shift the scores against the file.
         raise UserError(f"{path}: every line must have prompt and response as texts. Mend or remove:\n{skipped}")
-    return [row for row, _ in read], [item for _, item in read]
+    return rows
 
 
-def _item(row: dict[str, Any]) -> tuple[dict[str, Any], Item]:
-    request = ScoreRequest.model_validate({key: row[key] for key in KEYS if key in row})
-    return row, Item(request.prompt, request.response, request.reference)
+def _with_item(row: dict[str, Any]) -> tuple[dict[str, Any], Item]:
+    return row, Item.model_validate({key: row[key] for key in Item.model_fields if key in row})
 
 
 def main(
@@ -58,18 +54,21 @@ def main(
     if sum(source is not None for source in (response, input, pairs)) != 1 or (input is None) != (output is None):
         raise UserError("give one of --response, --pairs, or --data together with --out")
     served = load_served(model_path)
+
+    def scored(items: list[Item]) -> list[Score]:
+        return served.as_scores(served.scorer.score(items), items)
+
     if input is not None and output is not None:
-        rows, items = read_items(input)
-        scores = served.as_scores(served.scorer.score(items), items)
-        write_lines(output, ({**row, **result.model_dump()} for row, result in zip(rows, scores, strict=True)))
+        rows = read_items(input)
+        scores = scored([item for _, item in rows])
+        write_lines(output, (row | score.model_dump() for (row, _), score in zip(rows, scores, strict=True)))
         typer.echo(f"{len(rows)} responses scored: {output}")
     elif pairs is not None:
         held_out, _ = read_pairs(pairs)
         typer.echo(json.dumps(pair_accuracy(served.scorer, held_out), indent=1))
     else:
         texts = [text for text in (response, rejected) if text is not None]
-        items = [Item(prompt, text, reference) for text in texts]
-        scores = served.as_scores(served.scorer.score(items), items)
+        scores = scored([Item(prompt=prompt, response=text, reference=reference) for text in texts])
         typer.echo((pair_score(*scores) if len(scores) == 2 else scores[0]).model_dump_json())
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from foundation.command import alias
+from foundation.command import alias, with_flags
 from foundation.http_gate import Traffic, checked_token
 from foundation.http_server import run
 from foundation.net import bind, http_address
@@ -44,25 +45,31 @@ def load_served(
     return Served(scorer=scorer, scale=fitted, name=folder.name, weights_sha256=weights)
 
 
-def main(
-    model_path: Annotated[Path, typer.Option("--model", help="folder of the reward model")],
-    host: Annotated[str, typer.Option(help="interface; others than loopback need REWARD_API_TOKEN")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="port")] = 8400,
-    scale: Annotated[Path | None, typer.Option(help="fitted scale (default: reward_scale.json of the folder)")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")] = "auto",
-    dtype: Annotated[
-        Literal["float32", "bfloat16"], typer.Option(help="bfloat16: half the memory, rougher")
-    ] = "float32",
+@dataclass(frozen=True)
+class ServeFlags:
+    """The command line of `agentgrpo reward-model serve`."""
+
+    model_path: Annotated[Path, typer.Option("--model", help="folder of the reward model")]
+    host: Annotated[str, typer.Option(help="interface; others than loopback need REWARD_API_TOKEN")] = "127.0.0.1"
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port")] = 8400
+    scale: Annotated[Path | None, typer.Option(help="fitted scale (default: reward_scale.json of the folder)")] = None
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")] = "auto"
+    dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="bfloat16: half the memory, rougher")] = (
+        "float32"
+    )
     max_tokens: Annotated[
         int | None, typer.Option(min=16, help="longest dialogue (default: the model's, at most 2048)")
-    ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="items per forward pass")] = Limits.batch_size,
-    max_queued: Annotated[int, typer.Option(min=1, help="waiting items before 503")] = Limits.max_queued,
-    max_items: Annotated[int, typer.Option(min=1, help="items of one /score-batch")] = Limits.max_items,
-    max_chars: Annotated[int, typer.Option(min=1, help="characters of one text")] = Limits.max_chars,
-    max_body_mib: Annotated[int, typer.Option(min=1, help="MiB of one request")] = Limits.max_body_bytes >> 20,
-    drain_s: Annotated[int, typer.Option(min=1, help="longest wait for accepted requests at the end")] = 120,
-) -> None:
+    ] = None
+    batch_size: Annotated[int, typer.Option(min=1, help="items per forward pass")] = Limits.batch_size
+    max_queued: Annotated[int, typer.Option(min=1, help="waiting items before 503")] = Limits.max_queued
+    max_items: Annotated[int, typer.Option(min=1, help="items of one /score-batch")] = Limits.max_items
+    max_chars: Annotated[int, typer.Option(min=1, help="characters of one text")] = Limits.max_chars
+    max_body_mib: Annotated[int, typer.Option(min=1, help="MiB of one request")] = Limits.max_body_bytes >> 20
+    drain_s: Annotated[int, typer.Option(min=1, help="longest wait for accepted requests at the end")] = 120
+
+
+@with_flags(ServeFlags)
+def main(flags: ServeFlags) -> None:
     """Serve a reward model over HTTP: /score, /score-pair, /score-batch, /healthz, /readyz, /metrics, /openapi.json.
 
     Ask it: curl -H 'Content-Type: application/json' -d '{"prompt": "Q", "response": "A"}' 127.0.0.1:8400/score
@@ -74,25 +81,27 @@ def main(
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     limits = Limits(
-        batch_size=batch_size,
-        max_queued=max_queued,
-        max_items=min(max_items, max_queued),
-        max_chars=max_chars,
-        max_body_bytes=max_body_mib << 20,
+        batch_size=flags.batch_size,
+        max_queued=flags.max_queued,
+        max_items=min(flags.max_items, flags.max_queued),
+        max_chars=flags.max_chars,
+        max_body_bytes=flags.max_body_mib << 20,
     )
-    token = checked_token(os.environ.get(TOKEN_NAME, ""), host=host, variable=TOKEN_NAME)
-    listener = bind(host, port)
-    served = load_served(model_path, device=device, dtype=dtype, max_tokens=max_tokens, scale=scale)
+    token = checked_token(os.environ.get(TOKEN_NAME, ""), host=flags.host, variable=TOKEN_NAME)
+    listener = bind(flags.host, flags.port)
+    served = load_served(
+        flags.model_path, device=flags.device, dtype=flags.dtype, max_tokens=flags.max_tokens, scale=flags.scale
+    )
     if served.scale is None:
         typer.echo(
             f"no {SCALE_FILE} beside the model: scores are raw logits and `reward` is null. Fit one with "
             "`agentgrpo reward-model scale`",
             err=True,
         )
-    address = http_address(host, listener.getsockname()[1])
+    address = http_address(flags.host, listener.getsockname()[1])
     typer.echo(f"serving {served.name} on {address}, token {'needed' if token else 'not needed'}")
     traffic = Traffic()
-    run(make_app(served, limits=limits, token=token, traffic=traffic), traffic, listener, drain_s=drain_s)
+    run(make_app(served, limits=limits, token=token, traffic=traffic), traffic, listener, drain_s=flags.drain_s)
 
 
 if __name__ == "__main__":

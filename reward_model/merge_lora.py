@@ -20,7 +20,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from foundation.command import alias
 from foundation.errors import UserError
-from reward_model.folder import ADAPTER, check_no_code, check_weights_folder, read_json, weights_fingerprint
+from reward_model.folder import ADAPTER, check_no_code, check_weights_folder, has_head, read_json, weights_fingerprint
+from reward_model.scoring import pad_id
 
 BASE_NOTE = "base.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -48,8 +49,9 @@ def merge(adapter: Path, out: Path, *, base: Path | None = None) -> None:
     base = base or Path(str(config.base_model_name_or_path))
     if not base.is_dir():
         raise UserError(f"{base}: the adapter's base is no folder here; download it and name it with --base")
+    base_config = check_weights_folder(base)
     _check_same_base(adapter, base)
-    _check_head(adapter, base)
+    _check_head(adapter, base, base_config)
     model: Any = AutoModelForSequenceClassification.from_pretrained(
         base, num_labels=1, dtype=torch.float32, use_safetensors=True, local_files_only=True, trust_remote_code=False
     )
@@ -61,15 +63,12 @@ def merge(adapter: Path, out: Path, *, base: Path | None = None) -> None:
             f"{adapter}: does not fit the base {base} ({' '.join(str(exc).split())[:200]}); name its own with --base"
         ) from exc
     tokenizer = AutoTokenizer.from_pretrained(adapter, local_files_only=True, trust_remote_code=False)
-    merged.config.pad_token_id = (
-        tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    )
+    merged.config.get_text_config().pad_token_id = pad_id(tokenizer)
     merged.save_pretrained(out, safe_serialization=True)
     tokenizer.save_pretrained(out)
 
 
 def _check_same_base(adapter: Path, base: Path) -> None:
-    check_weights_folder(base)
     if not (adapter / BASE_NOTE).is_file():
         return
     note = read_json(adapter / BASE_NOTE)
@@ -80,12 +79,11 @@ def _check_same_base(adapter: Path, base: Path) -> None:
         )
 
 
-def _check_head(adapter: Path, base: Path) -> None:
+def _check_head(adapter: Path, base: Path, base_config: dict[str, Any]) -> None:
     """A head that neither of the two brings would be made up at random."""
     with safe_open(adapter / ADAPTER_WEIGHTS, framework="pt") as weights:
         brings_head = any(HEAD in key.split(".") for key in list(weights.keys()))
-    names = check_weights_folder(base).get("architectures") or [""]
-    if not brings_head and not str(names[0]).endswith("ForSequenceClassification"):
+    if not brings_head and not has_head(base_config):
         raise UserError(
             f"{adapter}: has no weights of the head ({HEAD}), and {base} has no head either; train the head too: "
             "reward_modeling.py --use_peft does (lora_modules_to_save)"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,18 +20,15 @@ import typer
 from foundation.command import alias
 from foundation.errors import UserError
 from foundation.files import write_lines
-from reward_model.pairs import Pair, Skipped, Unusable, grounded, json_lines, make_pair, parsed
-
-Group = tuple[str, str, str]
+from reward_model.pairs import Item, Pair, Skipped, Unusable, grounded, judged, make_pair, parsed_lines
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A scored answer and the line that it stands on."""
+    """A judged answer and the line that it stands on."""
 
     line: int
-    prompt: str
-    answer: str
+    item: Item
     value: float
 
 
@@ -50,37 +46,22 @@ def mine(paths: list[Path], *, margin: float) -> Mined:
     if not 0 < margin <= 1:
         raise UserError(f"--margin {margin:g}: must be above 0 and at most 1, the range of the judge's values")
     result = Mined()
-    groups: dict[Group, list[Candidate]] = defaultdict(list)
+    groups: dict[tuple[Path, str], list[Candidate]] = defaultdict(list)
     for path in paths:
-        rows = json_lines(path, result.skipped)
-        for line, (group, texts, value) in parsed(rows, partial(_candidate, path), result.skipped):
-            groups[group].append(Candidate(line, *texts, value))
+        for line, (group, item, value) in parsed_lines(path, _in_group, result.skipped):
+            groups[path, group].append(Candidate(line, item, value))
     result.n_groups = len(groups)
     for candidates in groups.values():
         _take(candidates, result, margin)
     return result
 
 
-def _candidate(path: Path, row: dict[str, Any]) -> tuple[Group, tuple[str, str], float]:
-    """The group of a scored answer, its prompt and itself, and its value. Raises Unusable."""
-    question, reference, answer = (row.get(key) for key in ("question", "reference", "answer"))
+def _in_group(row: dict[str, Any]) -> tuple[str, Item, float]:
+    """The group that the run wrote down, else question and step; the answer and its value. Raises Unusable."""
     if row.get("mode", "train") != "train":
         raise Unusable("a validation rollout")
-    if row.get("unscored") or row.get("reward") is None:
-        raise Unusable("an unscored rollout")
-    if not isinstance(question, str) or not isinstance(answer, str) or not isinstance(reference, str | None):
-        raise Unusable("no question, reference or answer as text")
-    parts = row.get("reward_parts")
-    value = parts.get("answer") if isinstance(parts, dict) else None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise Unusable("no reward_parts.answer in [0, 1]")
-    return _group_of(path, row), (grounded(question, reference or ""), answer), float(value)
-
-
-def _group_of(path: Path, row: dict[str, Any]) -> Group:
-    """The group that the run wrote down; else question and step."""
-    group = row.get("group")
-    return (str(path), str(group), "") if group else (str(path), str(row.get("question_id")), str(row.get("step")))
+    group = row.get("group") or (row.get("question_id"), row.get("step"))
+    return (str(group), *judged(row))
 
 
 def _take(candidates: list[Candidate], result: Mined, margin: float) -> None:
@@ -90,12 +71,13 @@ def _take(candidates: list[Candidate], result: Mined, margin: float) -> None:
         result.skipped.add("a group with one scored rollout", best.line)
     elif best.value - worst.value < margin:
         result.skipped.add(f"a group whose best and worst differ by less than {margin:g}", best.line)
-    elif not best.answer.strip():
+    elif not best.item.response.strip():
         result.skipped.add("a group whose best answer is empty", best.line)
-    elif best.answer == worst.answer:
+    elif best.item.response == worst.item.response:
         result.skipped.add("a group that gave one text two values", best.line)
     else:
-        result.pairs.append(make_pair(best.prompt, best.answer, worst.answer, kind="mined"))
+        prompt = grounded(best.item.prompt, best.item.reference)
+        result.pairs.append(make_pair(prompt, best.item.response, worst.item.response, kind="mined"))
 
 
 def main(

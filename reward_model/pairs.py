@@ -1,8 +1,7 @@
 """Preference pairs on disk: one JSON object a line, {"chosen": [turns], "rejected": [turns]}, TRL's own format.
 
 Guarantees: both sides begin with the same user turn and end with a turn of the assistant; bad lines are counted by
-reason, with their first line numbers. `kind` says what is wrong with the rejected
-side, where that is known.
+reason, with their first line numbers. `kind` says what is wrong with the rejected side, where that is known.
 Not covered: whether the chosen side is really better.
 """
 
@@ -10,10 +9,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -22,6 +21,7 @@ from foundation.files import json_objects
 
 SHOWN_LINES = 5
 MARK = "\n\n参考答案："
+Dialogue = Sequence[tuple[str, str]]  # (role, content)
 
 
 class Unusable(AgentGRPOError):
@@ -62,12 +62,32 @@ class Pair(BaseModel):
         """The first user turn; pairs with the same prompt stay on one side of a validation split."""
         return self.chosen[0].content
 
+    @property
+    def dialogues(self) -> list[Dialogue]:
+        """The chosen side and the rejected one."""
+        return [[(turn.role, turn.content) for turn in side] for side in (self.chosen, self.rejected)]
+
 
 def make_pair(prompt: str, chosen: str, rejected: str, *, kind: str = "") -> Pair:
     """A pair of single answers."""
     ask = Turn(role="user", content=prompt)
     answers = [Turn(role="assistant", content=text) for text in (chosen, rejected)]
     return Pair(chosen=[ask, answers[0]], rejected=[ask, answers[1]], kind=kind)
+
+
+class Item(BaseModel):
+    """One response to one prompt; the reference answer may be empty."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    prompt: str
+    response: str
+    reference: str = ""
+
+    @property
+    def dialogue(self) -> Dialogue:
+        """The turns that the model reads."""
+        return (("user", grounded(self.prompt, self.reference)), ("assistant", self.response))
 
 
 @dataclass
@@ -80,9 +100,8 @@ class Skipped:
     def add(self, reason: str, line: int) -> None:
         """Count one more."""
         self.counts[reason] += 1
-        self.lines.setdefault(reason, [])
-        if len(self.lines[reason]) < SHOWN_LINES:
-            self.lines[reason].append(line)
+        if self.counts[reason] <= SHOWN_LINES:
+            self.lines.setdefault(reason, []).append(line)
 
     def __str__(self) -> str:
         return "\n".join(
@@ -90,17 +109,6 @@ class Skipped:
             f"{', ...' if count > SHOWN_LINES else ''})"
             for reason, count in self.counts.most_common()
         )
-
-
-def json_lines(path: Path, skipped: Skipped) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, object) of each line that holds a JSON object; the others are counted. Blank lines are nothing.
-
-    Raises UserError when the file cannot be read.
-    """
-    try:
-        yield from json_objects(path, skipped.add)
-    except OSError as exc:
-        raise UserError(f"{path}: cannot be read ({exc.strerror}); give the path of a JSONL file") from None
 
 
 def parsed[T](
@@ -114,16 +122,46 @@ def parsed[T](
             skipped.add(str(exc) if isinstance(exc, Unusable) else reason_of(exc), number)
 
 
+def parsed_lines[T](path: Path, parse: Callable[[dict[str, Any]], T], skipped: Skipped) -> Iterator[tuple[int, T]]:
+    """The same for the lines of a file; those that hold no JSON object are counted too, blank ones are nothing.
+
+    Raises UserError when the file cannot be read.
+    """
+    try:
+        yield from parsed(json_objects(path, skipped.add), parse, skipped)
+    except OSError as exc:
+        raise UserError(f"{path}: cannot be read ({exc.strerror}); give the path of a JSONL file") from None
+
+
 def read_pairs(path: Path) -> tuple[list[Pair], Skipped]:
     """All pairs of a file in the converted format, and what was skipped. Raises UserError when none is left."""
     skipped = Skipped()
-    pairs = [pair for _, pair in parsed(json_lines(path, skipped), Pair.model_validate, skipped)]
+    pairs = [pair for _, pair in parsed_lines(path, Pair.model_validate, skipped)]
     if not pairs:
         raise UserError(
             f"{path}: no line is a pair of the form {{chosen: [turns], rejected: [turns]}}. "
             f"Make one with convert_dpo_format.py. Skipped:\n{skipped}"
         )
     return pairs, skipped
+
+
+def judged(rollout: dict[str, Any]) -> tuple[Item, float]:
+    """The answer of a line of rollouts.jsonl, and what the judge gave it, without the SQL bonus. Raises Unusable."""
+    if rollout.get("unscored") or rollout.get("reward") is None:
+        raise Unusable("an unscored rollout")
+    question, answer, reference = (rollout.get(key) for key in ("question", "answer", "reference"))
+    if not isinstance(question, str) or not isinstance(answer, str) or not isinstance(reference, str | None):
+        raise Unusable("no question, reference or answer as text")
+    parts = rollout.get("reward_parts")
+    value = parts.get("answer") if isinstance(parts, dict) else None
+    if not in_unit_range(value):
+        raise Unusable("no reward_parts.answer in [0, 1]")
+    return Item(prompt=question, response=answer, reference=reference or ""), float(value)
+
+
+def in_unit_range(value: Any) -> TypeGuard[float]:
+    """True for a number in [0, 1]."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def reason_of(error: ValidationError) -> str:

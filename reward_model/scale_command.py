@@ -22,15 +22,15 @@ from matplotlib.figure import Figure
 from foundation.errors import UserError
 from foundation.files import write_text
 from reward_model.folder import weights_fingerprint
-from reward_model.pairs import Skipped, Unusable, json_lines, parsed, split_by_key
+from reward_model.pairs import Item, Skipped, Unusable, in_unit_range, judged, parsed_lines, split_by_key
 from reward_model.scale import SCALE_FILE, RewardScale, fit
-from reward_model.scoring import Item, load_scorer
+from reward_model.scoring import load_scorer
 
 HELD_SHARE = 0.2
 CURVE_BINS = 10
 
 
-@dataclass(frozen=True)
+@dataclass
 class Labelled:
     """A response with its true value, and the model's logit once it is known."""
 
@@ -39,30 +39,19 @@ class Labelled:
     logit: float = 0.0
 
 
-def read_rows(path: Path, *, is_rollouts: bool) -> tuple[list[Labelled], Skipped]:
-    """The labelled rows of a file, and what was skipped. Raises UserError when it cannot be read."""
-    skipped = Skipped()
-    parse = _of_rollout if is_rollouts else _labelled
-    return [row for _, row in parsed(json_lines(path, skipped), parse, skipped)], skipped
-
-
 def _labelled(row: dict[str, Any]) -> Labelled:
     """Raises Unusable."""
-    label, texts = row.get("label"), [row.get("prompt"), row.get("response"), row.get("reference") or ""]
-    if not all(isinstance(text, str) for text in texts):
+    prompt, response, reference = row.get("prompt"), row.get("response"), row.get("reference") or ""
+    if not isinstance(prompt, str) or not isinstance(response, str) or not isinstance(reference, str):
         raise Unusable("prompt, response or reference is not a text")
-    if isinstance(label, bool) or not isinstance(label, int | float) or not 0 <= label <= 1:
+    if not in_unit_range(row.get("label")):
         raise Unusable("label is not a number in [0, 1]")
-    return Labelled(Item(*map(str, texts)), float(label))
+    return Labelled(Item(prompt=prompt, response=response, reference=reference), float(row["label"]))
 
 
 def _of_rollout(row: dict[str, Any]) -> Labelled:
     """Raises Unusable."""
-    if row.get("reward") is None or row.get("unscored"):
-        raise Unusable("an unscored rollout")
-    texts = {"prompt": row.get("question"), "response": row.get("answer"), "reference": row.get("reference")}
-    parts = row.get("reward_parts")
-    return _labelled({**texts, "label": parts.get("answer") if isinstance(parts, dict) else None})
+    return Labelled(*judged(row))
 
 
 def fit_rows(rows: Sequence[Labelled], *, weights_sha256: str) -> RewardScale:
@@ -112,11 +101,12 @@ def main(
     source = labelled or rollouts
     if source is None or (labelled and rollouts):
         raise UserError("give either --labelled or --rollouts")
-    rows, skipped = read_rows(source, is_rollouts=rollouts is not None)
+    skipped = Skipped()
+    rows = [row for _, row in parsed_lines(source, _of_rollout if rollouts else _labelled, skipped)]
     if skipped.counts:
         typer.echo(f"skipped:\n{skipped}", err=True)
-    scores = load_scorer(model_path).score([row.item for row in rows]) if rows else []
-    rows = [Labelled(row.item, row.label, result.score) for row, result in zip(rows, scores, strict=True)]
+    for row, result in zip(rows, load_scorer(model_path).score([row.item for row in rows]), strict=True):
+        row.logit = result.score
     scale = fit_rows(rows, weights_sha256=weights_fingerprint(model_path))
     error = held_out_error(rows, seed=seed)
     write_text(model_path / SCALE_FILE, scale.model_dump_json(indent=1) + "\n")

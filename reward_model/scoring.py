@@ -1,4 +1,4 @@
-"""Load a reward model and score texts with it: what the API, the command line and the evaluation share.
+"""Load a reward model, score texts with it, and measure it on pairs: what API, command line and training share.
 
 Guarantees: only checked folders are loaded (reward_model.folder), without code of their own and without pickle; a score
 does not depend on the other items of its batch beyond rounding (right padding under a causal mask; 1e-4 in float32);
@@ -9,6 +9,8 @@ Not covered: several GPUs. A model must fit on one device.
 from __future__ import annotations
 
 import math
+import statistics
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +18,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from scipy.stats import binomtest
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from foundation.errors import RunError, UserError
-from reward_model.encoding import Dialogue, Encoded, Encoder
+from reward_model.encoding import Encoded, Encoder
 from reward_model.folder import check_reward_model
-from reward_model.pairs import grounded
+from reward_model.pairs import Item, Pair
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 DEFAULT_MAX_TOKENS = 2048
@@ -37,20 +40,6 @@ class NotFinite(RunError):
 
 
 @dataclass(frozen=True)
-class Item:
-    """One response to one prompt; the reference answer may be empty."""
-
-    prompt: str
-    response: str
-    reference: str = ""
-
-    @property
-    def dialogue(self) -> Dialogue:
-        """The turns that the model reads."""
-        return (("user", grounded(self.prompt, self.reference)), ("assistant", self.response))
-
-
-@dataclass(frozen=True)
 class Scored:
     """The raw logit, and whether the item had to be cut to fit the model."""
 
@@ -61,10 +50,10 @@ class Scored:
 class RewardScorer:
     """A loaded reward model. Calls are not thread-safe: use one thread."""
 
-    def __init__(self, model: Any, encoder: Encoder, *, pad_id: int) -> None:
+    def __init__(self, model: Any, encoder: Encoder) -> None:
         self.model = model
         self.encoder = encoder
-        self._pad_id = pad_id
+        self._pad_id = model.config.get_text_config().pad_token_id
         self._pass_tokens = MAX_PASS_TOKENS[model.device.type]
 
     def score(self, items: Sequence[Item]) -> list[Scored]:
@@ -126,16 +115,42 @@ def load_scorer(
     if not tokenizer.is_fast:
         raise UserError(f"{folder}: the tokenizer has no tokenizer.json; save it with a fast tokenizer")
     model = _load_model(folder, DTYPES[dtype]).to(_device(device)).eval()
-    if model.config.pad_token_id is None:
-        model.config.pad_token_id = (
-            tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-        )
-    scorer = RewardScorer(model, Encoder(tokenizer, max_tokens=max_tokens), pad_id=model.config.pad_token_id)
+    text_config = model.config.get_text_config()  # where transformers looks for the end of each row
+    if text_config.pad_token_id is None:
+        text_config.pad_token_id = pad_id(tokenizer)
+    scorer = RewardScorer(model, Encoder(tokenizer, max_tokens=max_tokens))
     try:
         scorer.score_encoded([scorer.encoder.encode(PROBE)])
     except NotFinite as exc:
         raise UserError(f"{folder}: {exc}; the weights are damaged, or {dtype} is too narrow for them") from None
     return scorer
+
+
+def pair_accuracy(scorer: RewardScorer, pairs: Sequence[Pair]) -> dict[str, Any]:
+    """How often the better side scores higher: with its 95 % interval, mean margin in logits, and by kind.
+
+    A tie counts as wrong: a model that gives everything one score is right about nothing.
+    """
+    encoded = [scorer.encoder.encode(dialogue) for pair in pairs for dialogue in pair.dialogues]
+    scores = [scored.score for scored in scorer.score_encoded(encoded)]
+    margins = [good - bad for good, bad in zip(scores[::2], scores[1::2], strict=True)]
+    won = [margin > 0 for margin in margins]
+    won_by_kind: dict[str, list[bool]] = defaultdict(list)
+    for pair, is_won in zip(pairs, won, strict=True):
+        won_by_kind[pair.kind or "unnamed"].append(is_won)
+    interval = binomtest(sum(won), len(won)).proportion_ci(method="wilson")
+    return {
+        "n": len(won),
+        "accuracy": statistics.fmean(won),
+        "interval": [float(interval.low), float(interval.high)],
+        "mean_margin": statistics.fmean(margins),
+        "kinds": {kind: {"n": len(w), "accuracy": statistics.fmean(w)} for kind, w in sorted(won_by_kind.items())},
+    }
+
+
+def pad_id(tokenizer: Any) -> int:
+    """The token that fills up the rows of a batch."""
+    return tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
 
 
 def _load_model(folder: Path, dtype: torch.dtype) -> Any:

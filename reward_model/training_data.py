@@ -78,11 +78,11 @@ def tokenized(pairs: Sequence[Pair], encoder: Encoder, skipped: Skipped) -> Data
     """A dataset with chosen_input_ids and rejected_input_ids; pairs that do not fit are counted."""
     rows = []
     for number, pair in enumerate(pairs, start=1):
-        sides = [encoder.encode([(turn.role, turn.content) for turn in side]) for side in (pair.chosen, pair.rejected)]
-        if any(side.truncated for side in sides):
+        chosen, rejected = map(encoder.encode, pair.dialogues)
+        if chosen.truncated or rejected.truncated:
             skipped.add(f"longer than {encoder.max_tokens} tokens", number)
         else:
-            rows.append({"chosen_input_ids": sides[0].ids, "rejected_input_ids": sides[1].ids})
+            rows.append({"chosen_input_ids": chosen.ids, "rejected_input_ids": rejected.ids})
     if not rows:
         raise UserError(f"every pair is longer than {encoder.max_tokens} tokens; raise --max_length")
     return Dataset.from_list(rows)

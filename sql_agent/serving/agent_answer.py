@@ -15,35 +15,24 @@ from sql_agent.agent.conversation import Conversation, Stopped, Tell
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.tool import EpisodeContext
-from sql_agent.records import SqlCall
 from sql_agent.scoring.vote import choose
 from sql_agent.serving.agent_request import ChatRequest
 
 
 @dataclass
 class Sample:
-    """One conversation's answer: what came, in order, what it came to, and `stopped`, why there is none."""
+    """One conversation's answer: its pieces, in order, what it came to, and `stopped`, why there is none."""
 
     llm: LLMEndpoint
-    told: list[tuple[str, str]] = field(default_factory=list)
+    pieces: list[tuple[str, str]] = field(default_factory=list)
     context: EpisodeContext = field(default_factory=EpisodeContext)
     stopped: Stopped | None = None
 
     @property
-    def sql_calls(self) -> Sequence[SqlCall]:
-        """In the order in which they ran."""
-        return self.context.sql_calls
-
-    @property
-    def logprob(self) -> float | None:
-        """Of all its tokens."""
-        return self.context.logprob
-
-    @property
     def text(self) -> str:
         """What was said after the last call of a tool."""
-        last = max((n for n, (kind, _) in enumerate(self.told) if kind == "call"), default=-1)
-        return "".join(text for kind, text in self.told[last + 1 :] if kind == "text")
+        last = max((n for n, (kind, _) in enumerate(self.pieces) if kind == "call"), default=-1)
+        return "".join(text for kind, text in self.pieces[last + 1 :] if kind == "text")
 
 
 @dataclass(frozen=True)
@@ -82,16 +71,17 @@ class Answerer:
         """Answer the last message. Raises Stopped, LLMFault, DatabaseFault or ToolFault."""
         if self.vote < 2:
             sample = await self._sample(request, request.sampled(self.llm), tell)
-            drawn = [sample]
-        else:
-            drawn = await self._draw(request)
-        able = [sample for sample in drawn if not sample.stopped]
-        if not able and (stopped := drawn[0].stopped):
+            if sample.stopped:
+                raise sample.stopped
+            return Answer(sample, [sample])
+        drawn = await self._draw(request)
+        voters = [sample.context for sample in drawn if not sample.stopped]
+        if not voters and (stopped := drawn[0].stopped):
             raise stopped
-        chosen = choose(able)
-        if self.vote >= 2:
-            for kind, text in chosen.told:
-                tell(kind, text)
+        winner = choose(voters)
+        chosen = next(sample for sample in drawn if sample.context is winner)
+        for kind, text in chosen.pieces:
+            tell(kind, text)
         return Answer(chosen, drawn)
 
     async def _draw(self, request: ChatRequest) -> list[Sample]:
@@ -112,7 +102,7 @@ class Answerer:
         sample = Sample(llm)
 
         def record(kind: str, text: str) -> None:
-            sample.told.append((kind, text))
+            sample.pieces.append((kind, text))
             if tell:
                 tell(kind, text)
 

@@ -66,10 +66,10 @@ class NoReply(AgentGRPOError):
         return {"error": {"message": str(self), "type": self.kind, "param": None, "code": self.code}}
 
 
-async def _no_reply(_: Request, no: Exception) -> Response:
-    assert isinstance(no, NoReply)
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if no.code in (429, 503, 504) else {}
-    return JSONResponse(no.body, status_code=no.code, headers=headers)
+async def _no_reply(_: Request, exc: Exception) -> Response:
+    assert isinstance(exc, NoReply)
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if exc.code in (429, 503, 504) else {}
+    return JSONResponse(exc.body, status_code=exc.code, headers=headers)
 
 
 async def _no_route(request: Request, exc: Exception) -> Response:
@@ -213,13 +213,13 @@ class _Turn:
 
     def __init__(self, api: AgentApi, chat: ChatRequest, reply: Reply) -> None:
         self._api, self._chat, self._reply = api, chat, reply
-        self._told: list[tuple[str, str]] = []
+        self._unsent: list[tuple[str, str]] = []
         self._news = asyncio.Event()
         self._task = api.begin(chat, self._tell)
         self._task.add_done_callback(lambda _: self._news.set())
 
     def _tell(self, kind: str, text: str) -> None:
-        self._told.append((kind, text))
+        self._unsent.append((kind, text))
         self._news.set()
 
     async def body(self) -> dict[str, Any]:
@@ -233,18 +233,18 @@ class _Turn:
         """The reply as server-sent events; text that came since the last one is one event."""
         try:
             yield "".join(self._reply.begin())
-            while self._told or not self._task.done():
+            while self._unsent or not self._task.done():
                 await self._news.wait()
                 self._news.clear()
-                told, self._told = self._told, []
+                pieces, self._unsent = self._unsent, []
                 lines: list[str] = []
-                for kind, texts in itertools.groupby(told, key=itemgetter(0)):
+                for kind, texts in itertools.groupby(pieces, key=itemgetter(0)):
                     lines.extend(self._reply.tell(kind, "".join(text for _, text in texts)))
                 if lines:
                     yield "".join(lines)
             yield "".join(self._reply.end(await self._answer()))
-        except NoReply as no:
-            yield self._reply.fault(no.body)
+        except NoReply as exc:
+            yield self._reply.fault(exc.body)
         finally:
             self._task.cancel()
 

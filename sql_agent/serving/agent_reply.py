@@ -74,7 +74,7 @@ class ResponseReply:
         self.id = f"resp_{uuid.uuid4().hex}"
         self._request, self._created, self._number = request, int(time.time()), 0
         self._messages: list[dict[str, Any]] = []
-        self._text: list[str] | None = None  # of the message that is being written
+        self._text: str | None = None  # of the message that is being written
 
     def body(self, answer: Answer) -> dict[str, Any]:
         """The reply's body."""
@@ -94,8 +94,8 @@ class ResponseReply:
                 message = self._begin_message()
                 yield self._event("response.output_item.added", item=message, **self._item)
                 yield self._event("response.content_part.added", part=_part(""), **self._place)
-                self._text = []
-            self._text.append(text)
+                self._text = ""
+            self._text += text
             yield self._event("response.output_text.delta", delta=text, logprobs=[], **self._place)
         elif kind == "call":
             yield from self._written("commentary")
@@ -114,7 +114,7 @@ class ResponseReply:
     def _written(self, phase: str) -> Iterator[str]:
         if self._text is None:
             return
-        text, self._text = "".join(self._text), None
+        text, self._text = self._text, None
         message = self._end_message(text, phase)
         yield self._event("response.output_text.done", text=text, logprobs=[], **self._place)
         yield self._event("response.content_part.done", part=_part(text), **self._place)

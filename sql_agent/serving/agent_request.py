@@ -10,7 +10,7 @@ import itertools
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from sql_agent.agent.endpoint import LLMEndpoint
 
@@ -150,21 +150,7 @@ class ChatRequest(_AnyRequest):
         return replace(llm, **keys, stop=stop, max_tokens=min(limits, default=None), seeds=seeds)
 
 
-def _refused(why: str) -> BeforeValidator:
-    def refuse(_: object) -> None:
-        raise ValueError(why)
-
-    return BeforeValidator(refuse)
-
-
-def _not_stored(store: bool) -> bool:
-    if store:
-        raise ValueError(STATELESS)
-    return store
-
-
 STATELESS = "the server keeps no response; leave it out, and send what was said so far as input"
-Stateless = Annotated[None, _refused(STATELESS)]
 
 
 class ResponseRequest(_AnyRequest):
@@ -172,10 +158,21 @@ class ResponseRequest(_AnyRequest):
 
     input: list[Item] = Field(min_length=1)
     max_output_tokens: int | None = Field(default=None, gt=0)
-    store: Annotated[bool, AfterValidator(_not_stored)] | None = None
-    previous_response_id: Stateless = None
-    conversation: Stateless = None
-    instructions: Annotated[None, _refused("the prompt is the agent's; leave it out")] = None
+    previous_response_id: Any = None
+    conversation: Any = None
+    instructions: Any = None
+
+    @field_validator("store")
+    @classmethod
+    def _is_not_stored(cls, store: bool) -> bool:
+        if store:
+            raise ValueError(STATELESS)
+        return store
+
+    @field_validator("previous_response_id", "conversation", "instructions")
+    @classmethod
+    def _is_left_out(cls, _: Any, info: ValidationInfo) -> None:
+        raise ValueError("the prompt is the agent's; leave it out" if info.field_name == "instructions" else STATELESS)
 
     @field_validator("input", mode="before")
     @classmethod

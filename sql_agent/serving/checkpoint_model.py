@@ -64,16 +64,13 @@ def _trl_model(actor: Path) -> Any:
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
+    is_adapter = (actor / "adapter_config.json").is_file()
     try:
-        if not (actor / "adapter_config.json").is_file():
-            return AutoModelForCausalLM.from_pretrained(
-                actor, dtype="auto", use_safetensors=True, local_files_only=True
-            ).eval()
-        base = Path(PeftConfig.from_pretrained(str(actor)).base_model_name_or_path or "")
-        if not (base / "config.json").is_file():
+        base = Path(PeftConfig.from_pretrained(str(actor)).base_model_name_or_path or "") if is_adapter else actor
+        if is_adapter and not (base / "config.json").is_file():
             raise UserError(f"{actor}: a LoRA adapter of {base}, which is gone; put that model back there")
         model = AutoModelForCausalLM.from_pretrained(base, dtype="auto", use_safetensors=True, local_files_only=True)
-        return PeftModel.from_pretrained(model, str(actor)).eval()
+        return PeftModel.from_pretrained(model, str(actor)).eval() if is_adapter else model.eval()
     except (OSError, ValueError, RuntimeError, SafetensorError) as exc:
         raise UserError(BROKEN.format(path=actor, why=str(exc).splitlines()[0])) from exc
 

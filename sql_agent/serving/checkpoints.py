@@ -71,14 +71,15 @@ def own_checkpoint(path: Path, *, option: str, method: str = "") -> Path:
         raise UserError(
             f"{option}: no complete global_step_N folder below {where}. Name a run that saved one (trainer.save_every)"
         )
-    candidates = [step for step in complete if (step.parent.parent / run_folder.CONFIG).is_file()]
-    if candidates and method and not (candidates := [step for step in candidates if method_of(step) == method]):
-        raise UserError(f"{option}: no run below {path} with method = {method} has a checkpoint")
-    if not candidates:
+    own = [step for step in complete if (step.parent.parent / run_folder.CONFIG).is_file()]
+    if not own:
         raise UserError(
             f"{option}: {complete[-1].parent.parent} is no run folder of this project (config.json "
             "is missing). Checkpoints are loaded with pickle, so only own runs are resumed"
         )
+    candidates = [step for step in own if not method or method_of(step) == method]
+    if not candidates:
+        raise UserError(f"{option}: no run below {path} with method = {method} has a checkpoint")
     return max(candidates, key=lambda step: ((step.parent / NOTE).stat().st_mtime, step_number(step))).resolve()
 
 

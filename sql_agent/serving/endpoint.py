@@ -12,6 +12,7 @@ import httpx
 import httpx2
 import openai
 from pydantic import SecretStr, ValidationError
+from pydantic_core import ErrorDetails
 
 from foundation.errors import UserError
 from foundation.net import is_loopback
@@ -62,8 +63,7 @@ def checked_endpoint(
     )
 
 
-def _explain_field(error: object, base_url: str, words: Words) -> str:
-    assert isinstance(error, dict)
+def _explain_field(error: ErrorDetails, base_url: str, words: Words) -> str:
     field = str(error["loc"][0])
     # An address with a password in it is refused, and must not be repeated.
     shown = f" {base_url!r}" if field == "base_url" and "@" not in base_url else ""
@@ -129,9 +129,9 @@ def is_final(fault: LLMFault) -> bool:
 def explain_fault(fault: LLMFault, llm: LLMEndpoint, *, timeout_s: float, words: Words = FLAGS) -> str:
     """What failed, by which rule, and what helps; with the server's own words, without the key."""
     cause = fault.__cause__
-    server_message = _message_in_body(cause) or str(fault)
+    said = server_message(cause) or str(fault)
     text = _rule(cause, llm, timeout_s=timeout_s, words=words) or NO_ANSWER.format(words.base_url, llm.base_url)
-    text += f"\nit said: {server_message[:500]}" if server_message else ""
+    text += f"\nit said: {said[:500]}" if said else ""
     keep_secret(llm.api_key)
     return redacted(text)
 
@@ -174,8 +174,8 @@ def _known_models(llm: LLMEndpoint) -> str:
     return f"It offers {_listed(names)}" if names else "It offers no model"
 
 
-def _message_in_body(cause: BaseException | None) -> str:
-    """The message in the body of an error answer, in whatever form it came."""
+def server_message(cause: BaseException | None) -> str:
+    """The message in the body of an error answer, in whatever form it came; "" without a body."""
     body = getattr(cause, "body", None)
     if isinstance(body, dict):
         return str(body.get("message") or body.get("detail") or body)

@@ -22,6 +22,8 @@ from starlette.middleware.base import RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from sql_agent.serving.endpoint import server_message
+
 PATH = "/page"
 POLICY = (
     "default-src 'self' 'unsafe-inline' 'unsafe-eval'; img-src 'self' data:; font-src 'self' data:; "
@@ -71,10 +73,8 @@ async def _confined(request: Request, go_on: RequestResponseEndpoint) -> Respons
 
 
 def _words(exc: BaseException) -> str:
-    """What the server said of it, without the client library's frame."""
-    body = getattr(exc, "body", None)
-    message = (body.get("message") or body.get("detail")) if isinstance(body, dict) else ""
-    return str(message or exc)
+    """What the server said of it, else what the client library says."""
+    return server_message(exc) or str(exc)
 
 
 class _Page:

@@ -14,10 +14,10 @@ from foundation.errors import UserError
 from foundation.files import write_lines
 from foundation.net import free_port
 from reward_model.merge_lora import merge
-from reward_model.pairs import make_pair
-from reward_model.scoring import Item, load_scorer
+from reward_model.pairs import Item, make_pair
+from reward_model.scoring import load_scorer
 from sql_agent.config import ROOT
-from tests.reward_models import edit_json, make_model
+from tests.reward_models import make_model
 
 # What accelerate launch runs on GPUs; its own CPU mode fails beside Intel's extension (accelerate 1.12).
 LAUNCH = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port"]
@@ -72,7 +72,9 @@ def test_a_model_is_trained_measured_and_explained(trained: Path) -> None:
     card = (trained / "README.md").read_text()
     assert "Pair accuracy 1.000" in card and "longer than 500 tokens" in card and str(ROOT) not in card
     assert not list(trained.glob("*.bin")) and list(trained.glob("checkpoint-*"))
-    good, bad = load_scorer(trained).score([Item("新问题", "好好"), Item("新问题", "坏坏")])
+    good, bad = load_scorer(trained).score(
+        [Item(prompt="新问题", response="好好"), Item(prompt="新问题", response="坏坏")]
+    )
     assert good.score > bad.score + 1
 
 
@@ -94,18 +96,12 @@ def test_lora_on_two_processes_and_its_merge(base: Path, pairs: Path, tmp_path: 
     assert json.loads((adapter / "adapter_config.json").read_text())["task_type"] == "SEQ_CLS"
     run("merge_lora.py", "--adapter", str(adapter), "--out", str(merged))
     metrics = json.loads((adapter / "metrics.json").read_text())
-    good, bad = load_scorer(merged).score([Item("新问题", "好好"), Item("新问题", "坏坏")])
+    good, bad = load_scorer(merged).score(
+        [Item(prompt="新问题", response="好好"), Item(prompt="新问题", response="坏坏")]
+    )
     assert metrics["validation"]["accuracy"] == 1 and good.score > bad.score
-    other = make_model(tmp_path / "other", head=False, seed=2)
     with pytest.raises(UserError, match="has other weights than the base"):
-        merge(adapter, tmp_path / "wrong", base=other)
-    (adapter / "base.json").unlink()
-    wider = make_model(tmp_path / "wider", head=False, hidden_size=48)
-    with pytest.raises(UserError, match="does not fit the base"):
-        merge(adapter, tmp_path / "wrong", base=wider)
-    edit_json(adapter / "adapter_config.json", auto_map={"a": "b"})
-    with pytest.raises(UserError, match="auto_map"):
-        merge(adapter, tmp_path / "wrong", base=base)
+        merge(adapter, tmp_path / "wrong", base=make_model(tmp_path / "other", head=False, seed=2))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from starlette.types import Message
 
 from foundation.http_gate import Gate, Traffic
 from reward_model.api import Limits, Metrics, Served, make_app
-from reward_model.scoring import Item, NotFinite, Scored
+from reward_model.pairs import Item
+from reward_model.scoring import NotFinite, Scored
 
 SCOPE = {"type": "http", "path": "/score", "headers": [], "method": "POST"}
 HALF: Message = {"type": "http.request", "body": b"{", "more_body": True}

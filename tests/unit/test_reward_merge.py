@@ -15,10 +15,11 @@ from transformers import AutoModelForSequenceClassification
 
 from foundation.errors import UserError
 from reward_model.merge_lora import ADAPTER_WEIGHTS, BASE_NOTE, base_note, merge
-from reward_model.scoring import Item, load_scorer
+from reward_model.pairs import Item
+from reward_model.scoring import load_scorer
 from tests.reward_models import edit_json, make_model, tokenizer
 
-ITEMS = [Item("问", "答"), Item("药品", "禁忌")]
+ITEMS = [Item(prompt="问", response="答"), Item(prompt="药品", response="禁忌")]
 
 
 @pytest.fixture(scope="module")

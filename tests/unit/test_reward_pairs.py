@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from foundation.errors import UserError
 from foundation.files import write_lines
 from reward_model.bundled_pairs import QUESTIONS, build, read_split
-from reward_model.convert_dpo_format import Unusable, convert_file, convert_row
+from reward_model.convert_dpo_format import convert_file, convert_row
 from reward_model.degrade import WRONG, Section, right_answer, sections_of, wrong_answer
 from reward_model.mine_pairs import mine
-from reward_model.pairs import Pair, grounded, make_pair, read_pairs, split_by_key
+from reward_model.pairs import Pair, Skipped, Unusable, grounded, make_pair, parsed, read_pairs, split_by_key
 from sql_agent.config import ROOT
 from sql_agent.data.build import build_bundled
 from sql_agent.offline_judge.judge import grade
@@ -89,7 +90,7 @@ def test_agent_dialogues_keep_user_and_assistant() -> None:
     ],
 )
 def test_a_row_that_is_no_pair_has_a_reason(row: dict[str, Any], reason: str) -> None:
-    with pytest.raises(Unusable, match=reason):
+    with pytest.raises((Unusable, ValidationError), match=reason):
         convert_row(row)
 
 
@@ -115,11 +116,12 @@ def test_every_line_ends_in_the_output_or_in_a_count(tmp_path: Path) -> None:
 @given(ROWS)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_object_is_a_pair_or_unusable(row: dict[str, Any]) -> None:
-    try:
-        pair = convert_row(row)
-    except Unusable as exc:
-        assert len(str(exc)) < 200
+    skipped = Skipped()
+    pairs = list(parsed([(1, row)], convert_row, skipped))
+    if not pairs:
+        assert all(len(reason) < 200 for reason in skipped.counts)
         return
+    [(_, pair)] = pairs
     assert pair.chosen[0] == pair.rejected[0] and pair.chosen != pair.rejected
     assert {turn.role for turn in [*pair.chosen, *pair.rejected]} == {"user", "assistant"}
     assert all(turn.content.strip() for turn in [*pair.chosen, *pair.rejected])

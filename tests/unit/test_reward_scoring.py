@@ -19,7 +19,8 @@ from safetensors.torch import load_file, save_file
 from foundation.errors import UserError
 from reward_model.batching import MicroBatcher, Overloaded
 from reward_model.encoding import Encoder
-from reward_model.scoring import Item, NotFinite, RewardScorer, Scored, load_scorer
+from reward_model.pairs import Item
+from reward_model.scoring import NotFinite, RewardScorer, Scored, load_scorer
 from tests.reward_models import MAX_TOKENS, edit_json, make_model, tokenizer
 
 TOLERANCE = 1e-4
@@ -185,7 +186,7 @@ def test_no_room_for_texts_is_an_error() -> None:
 TEXTS = st.text("药品的禁忌：；。abc 12<|im_end|>", max_size=120)
 
 
-@given(st.lists(st.builds(Item, TEXTS, TEXTS, TEXTS), min_size=1, max_size=8))
+@given(st.lists(st.builds(Item, prompt=TEXTS, response=TEXTS, reference=TEXTS), min_size=1, max_size=8))
 @settings(deadline=None, max_examples=15)
 def test_the_same_score_alone_and_in_a_batch(scorer: RewardScorer, items: list[Item]) -> None:
     together = scorer.score(items)
@@ -194,7 +195,7 @@ def test_the_same_score_alone_and_in_a_batch(scorer: RewardScorer, items: list[I
 
 
 def test_long_neighbours_do_not_change_a_score(scorer: RewardScorer) -> None:
-    short, longer = Item("问", "答"), Item("问" * 100, "答" * 300)
+    short, longer = Item(prompt="问", response="答"), Item(prompt="问" * 100, response="答" * 300)
     [alone] = scorer.score([short])
     scores = scorer.score([longer] * 20 + [short])
     assert scores[-1].score == pytest.approx(alone.score, abs=TOLERANCE)
@@ -202,17 +203,19 @@ def test_long_neighbours_do_not_change_a_score(scorer: RewardScorer) -> None:
 
 
 def test_the_reference_is_part_of_the_item(scorer: RewardScorer) -> None:
-    with_it, without = scorer.score([Item("问", "答", "对"), Item("问", "答")])
+    with_it, without = scorer.score(
+        [Item(prompt="问", response="答", reference="对"), Item(prompt="问", response="答")]
+    )
     assert abs(with_it.score - without.score) > 100 * TOLERANCE
 
 
 def test_a_long_answer_is_cut_and_flagged(scorer: RewardScorer) -> None:
-    short, cut = scorer.score([Item("问", "答"), Item("问", "答" * 5000)])
+    short, cut = scorer.score([Item(prompt="问", response="答"), Item(prompt="问", response="答" * 5000)])
     assert not short.truncated and cut.truncated
 
 
 def test_bfloat16_is_close(folder: Path, scorer: RewardScorer) -> None:
-    items = [Item("问", "答" * n) for n in range(1, 6)]
+    items = [Item(prompt="问", response="答" * n) for n in range(1, 6)]
     rough = load_scorer(folder, dtype="bfloat16").score(items)
     assert [one.score for one in rough] == pytest.approx([one.score for one in scorer.score(items)], abs=0.5)
 
@@ -237,7 +240,7 @@ class Model:
 
 
 def items_of(*responses: str) -> list[Item]:
-    return [Item("q", response) for response in responses]
+    return [Item(prompt="q", response=response) for response in responses]
 
 
 def batcher_of(model: Model, *, batch_size: int, max_queued: int = 100) -> MicroBatcher:
