@@ -136,9 +136,9 @@ class Table(Part):
         return next(column for column in self.columns if column.name == name)
 
     @property
-    def name_column(self) -> Column | None:
-        """The column that `ident` names."""
-        return self.column(self.ident) if self.ident else None
+    def name_column(self) -> Column:
+        """The column that `ident` names; only of a table that has one."""
+        return self.column(self.ident)
 
     def having(self, *roles: Role) -> list[Column]:
         """The columns of these roles that are not the name."""
