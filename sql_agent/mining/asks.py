@@ -93,6 +93,10 @@ class Maker:
         self._named = [table for table in schema.tables if table.ident and table.n_rows > 2]
         self._links = [(link, schema.table(link.table), schema.table(link.parent)) for link in schema.links]
 
+    def draw(self) -> Ask | None:
+        """One of any kind, by their shares."""
+        return self.ask(self._rng.choices(list(KINDS), list(KINDS.values()))[0])
+
     def ask(self, kind: str) -> Ask | None:
         """One of this kind; None where the schema, or what was drawn of it, has no place for it."""
         try:
