@@ -73,16 +73,12 @@ class EpisodeTools:
     tools: list[Tool]
     told: list[str]
     environments: list[Environment]
-    timeout_s: float
 
     async def reward(self) -> float | None:
         """The mean of what the environments give, in [0, 1]; None where none gives any. Raises ToolFault."""
-        given = [
-            value
-            for environment in self.environments
-            if (value := await environment.reward(timeout_s=self.timeout_s)) is not None
-        ]
-        return sum(given) / len(given) if given else None
+        rewards = [await environment.reward() for environment in self.environments]
+        known = [reward for reward in rewards if reward is not None]
+        return sum(known) / len(known) if known else None
 
 
 class Toolset:
@@ -183,23 +179,23 @@ class Toolset:
         DatabaseFault for a question whose database is not there."""
         await self._load()
         tools = self._tools(question.db_id if self._config.database.folder else "")
+        tools += self._served
         begun: list[Environment] = []
+        told: list[str] = []
         agent = self._config.agent
-        limits = {"timeout_s": agent.tool_timeout_s}
+        max_chars = self.max_chars(agent.tool_max_chars)
         try:
-            observations = []
             for kind in self._kinds:
-                begun.append(kind.begin())
-                observations.append(
-                    await begun[-1].reset(question, **limits, max_chars=self.max_chars(agent.tool_max_chars))
-                )
-            environment_tools = [tool for environment in begun for tool in environment.tools()]
-            yield EpisodeTools(
-                [*tools, *self._served, *environment_tools], [text for text in observations if text], begun, **limits
-            )
+                environment = kind.begin(agent.tool_timeout_s)
+                begun.append(environment)
+                if observation := await environment.reset(question, max_chars=max_chars):
+                    told.append(observation)
+            for environment in begun:
+                tools += environment.tools()
+            yield EpisodeTools(tools, told, begun)
         finally:
             for environment in begun:
-                await environment.close(**limits)
+                await environment.close()
 
     async def play(self, question: Question, llm: LLMEndpoint, tools: Sequence[Tool]) -> str | Episode:
         """What agent.episode gives. Raises Overdue, a Fault, and what the function raises."""
