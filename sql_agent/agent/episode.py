@@ -53,8 +53,6 @@ SCHEMA_MARK = "{schema}"
 
 
 class EpisodeStopped(AgentGRPOError):
-    """Ends an episode early with a reason."""
-
     def __init__(self, reason: StopReason) -> None:
         super().__init__(reason)
         self.reason: StopReason = reason
@@ -125,7 +123,6 @@ def build_agent(model: Model, *, system_prompt: str, tools: Sequence[Tool]) -> A
 
 
 def function_tool_of(tool: Tool) -> FunctionTool:
-    """The tool as openai-agents takes it."""
 
     async def on_invoke_tool(wrapper: RunContextWrapper[EpisodeContext], raw: str) -> str:
         return await tool.invoke(wrapper.context, raw)

@@ -100,7 +100,6 @@ class Relay:
         return {"AGL_OPENAI_BASE_URL": f"{base}{model}/v1", "AGL_EVENT_URL": base + events}
 
     def end(self, session: Session) -> None:
-        """Answer it no more."""
         self._sessions.pop(session.token, None)
 
     def close(self) -> None:

@@ -78,7 +78,6 @@ TOOLS: list[tuple[Work, str, list[str]]] = [
 
 
 def schema_tools(database: Database) -> list[Tool]:
-    """The three tools over a database."""
     return [_tool(database, *about) for about in TOOLS]
 
 

@@ -112,30 +112,33 @@ class Toolset:
     def _tools(self, db_id: str) -> list[Tool]:
         """Those of agent.tools, of a database over the one with this id. Raises DatabaseFault, UserError."""
         tools: list[Tool] = []
-        by_source = iter(self._own_tools.by_source if self._own_tools else [])
+        own = iter(self._by_source)
         database = self.databases.of(db_id) if self.databases else None
         for source in self._config.agent.tools:
             if database and source == SQL:
                 max_chars = self.max_chars(self._config.database.max_chars)
-                description = self._config.agent.tool_description
-                tools.append(sql_tool(database, description=description, max_chars=max_chars))
+                tools.append(sql_tool(database, description=self._config.agent.tool_description, max_chars=max_chars))
             elif database and source == SCHEMA:
                 tools += schema_tools(database)
             elif self._sandbox and source == PYTHON:
                 tools.append(python_tool(self._sandbox))
             else:
-                tools += next(by_source)[0]
+                tools += next(own)[0]
         return tools
 
     @property
+    def _by_source(self) -> list[tuple[list[Tool], list[Kind]]]:
+        return self._own_tools.by_source if self._own_tools else []
+
+    @property
     def _kinds(self) -> list[Kind]:
-        return [kind for _, kinds in self._own_tools.by_source for kind in kinds] if self._own_tools else []
+        return [kind for _, kinds in self._by_source for kind in kinds]
 
     @cached_property
     def _served(self) -> list[Tool]:
         """The tools of MCP servers, which are started for it."""
-        servers = self._config.agent.mcp
-        if servers and not self._sessions:
+        if not self._sessions:
+            servers = self._config.agent.mcp
             self._sessions = [McpSession(name, server, self._loop) for name, server in servers.items()]
         return [tool for session in self._sessions for tool in load_mcp(session)]
 

@@ -86,8 +86,6 @@ class _NoPlace(Exception):
 
 
 class Maker:
-    """Asks of one schema."""
-
     def __init__(self, schema: Schema, rng: random.Random, pick: Pick) -> None:
         self._rng, self._pick, self._schema = rng, pick, schema
         self._named = [table for table in schema.tables if table.ident and table.n_rows > 2]
@@ -330,7 +328,6 @@ def is_short_for(short: str, text: str) -> bool:
 
 
 def said_in(dialect: str, ask: Ask) -> Ask:
-    """The same in another dialect."""
     if dialect == "sqlite":
         return ask
     queries = {name: _query_in(dialect, query) for name, query in (("query", ask.query), ("slip", ask.slip)) if query}

@@ -80,7 +80,6 @@ def shown_wordings(language: str, kind: str, *, held: bool = False) -> list[str]
 
 
 def worded(ask: Ask, wording: str, language: str) -> str:
-    """The question."""
     how = wordings(language)["how"]
     text = wording.format_map(ask.slots | {"how": how.get(ask.slots.get("how"), "")})
     return text[0].upper() + text[1:] if language == "en" else text

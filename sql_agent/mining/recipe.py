@@ -121,7 +121,6 @@ def toml(value: Any) -> str:
 
 
 def readme(folder: Path, schema: Schema, mined: Mined, settled: Settled) -> str:
-    """What is here."""
     files = "\n".join(f"| `{n}.jsonl` | {len(split)} | {ABOUT_SPLITS[n]} |" for n, split in mined.splits.items())
     return (
         (HERE / "readme.txt")
@@ -141,5 +140,4 @@ def readme(folder: Path, schema: Schema, mined: Mined, settled: Settled) -> str:
 
 
 def told_drops(dropped: Counter[str]) -> str:
-    """Reasons with their counts."""
     return ", ".join(f"{n} x {why}" for why, n in dropped.most_common() if n and why) or "none"

@@ -88,7 +88,6 @@ class Column(Part):
 
     @property
     def sql(self) -> str:
-        """The name in SQL."""
         return quoted(self.name, self.dialect)
 
     @property
@@ -118,7 +117,6 @@ class Table(Part):
 
     @property
     def sql(self) -> str:
-        """The name in SQL."""
         return quoted(self.name, self.dialect)
 
     @property
@@ -132,7 +130,6 @@ class Table(Part):
         return self.said or one_and_several(self.name)[1]
 
     def column(self, name: str) -> Column:
-        """The column of this name."""
         return next(column for column in self.columns if column.name == name)
 
     @property
@@ -178,7 +175,6 @@ class Schema(Part):
     links: tuple[Link, ...] = ()
 
     def table(self, name: str) -> Table:
-        """The table of this name."""
         return next(table for table in self.tables if table.name == name)
 
 
@@ -214,7 +210,6 @@ def _words_of(dialect: str) -> Iterable[str]:
 
 
 def literal(value: Value) -> str:
-    """A value as SQL reads it as a value."""
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
 
 

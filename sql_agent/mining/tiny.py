@@ -98,15 +98,12 @@ class TableTeacher:
         return Shapes(self.rng, han_of(self.schema), self.settled.seed)
 
     def demonstrate(self) -> list[Message]:
-        """A whole episode."""
         return to_messages(self._draft(), self.prompt)
 
     def query(self) -> list[Message]:
-        """A question and the call."""
         return self.demonstrate()[1:3]
 
     def echo(self) -> list[Message]:
-        """Repeat values."""
         columns = [column for table in self.schema.tables for column in table.columns if column.samples]
         values = [self._shapes.like(self.rng.choice(columns)) for _ in range(self.rng.randint(2, 6))]
         text = ", ".join(map(str, values))
@@ -147,13 +144,11 @@ class TableTeacher:
 
 
 def han_of(schema: Schema) -> list[str]:
-    """The Chinese characters of all values."""
     every = (str(value) for table in schema.tables for column in table.columns for value in column.samples)
     return cjk_inventory(every)
 
 
 def lesson_of(schema: Schema, settled: Settled, prompt: str) -> Lesson:
-    """What is taught of a schema."""
     known = wordings(settled.language)
     parts = [text for kind, texts in known.items() if kind != "how" for text in texts]
     said = [re.sub(r"{\w+}", " ", text) for text in parts] + list(known["how"].values())
