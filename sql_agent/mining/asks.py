@@ -16,6 +16,7 @@ from functools import cache
 import sqlglot
 from sqlglot import exp
 
+from foundation.errors import AgentGRPOError
 from sql_agent.mining.schema import Column, Link, Role, Schema, Table, Value, literal, without_id
 
 # Shares of questions; a kind that a schema has no place for leaves its share to the others.
@@ -81,7 +82,7 @@ class Ask:
     n_rows: int = 1
 
 
-class _NoPlace(Exception):
+class _NoPlace(AgentGRPOError):
     """The schema, or what was drawn of it, has no place for an ask."""
 
 
