@@ -13,7 +13,7 @@ AgentGRPOError              every exception of this project; `status` is what a 
       |-- of processes      Gone, Garbage, Died, Exited, Overdue
       |-- of requests       NotAllowed, CallError, Refused, Unsaid, BadBody, BodyRefused, NoReply,
       |                     NoAnswer (NoConnection), _Refused, _Gone, Overloaded, ModelFailed
-      |-- of rows           BadLine, Unusable
+      |-- of rows           BadLine, Unusable, _NoPlace
       +-- of episodes       UnusableSQL, Forbidden, _Unfinished, BadArguments, ToolFailed, EpisodeStopped, Stopped,
                             MathFault
 

@@ -20,12 +20,7 @@ def main() -> None:
     sys.path.insert(0, str(path.parent) if path else "")
     result = getattr(importlib.import_module(path.stem if path else where), name)().run()
     if inspect.isawaitable(result):
-        asyncio.run(_awaited(result))
-
-
-async def _awaited(result: object) -> None:
-    assert inspect.isawaitable(result)
-    await result
+        asyncio.run(asyncio.wait_for(result, None))
 
 
 if __name__ == "__main__":

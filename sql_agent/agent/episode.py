@@ -33,7 +33,7 @@ from foundation.errors import AgentGRPOError, UserError
 from foundation.files import writable
 from sql_agent.agent.call_ids import PolicyModel
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.agent.long_context import Limits, ShortenedModel
+from sql_agent.agent.long_context import ShortenedModel
 from sql_agent.agent.own_episode import play_own
 from sql_agent.agent.own_program import program_of
 from sql_agent.agent.policy_client import PolicyClient, overflow
@@ -53,8 +53,6 @@ SCHEMA_MARK = "{schema}"
 
 
 class EpisodeStopped(AgentGRPOError):
-    """Ends an episode early with a reason."""
-
     def __init__(self, reason: StopReason) -> None:
         super().__init__(reason)
         self.reason: StopReason = reason
@@ -125,7 +123,6 @@ def build_agent(model: Model, *, system_prompt: str, tools: Sequence[Tool]) -> A
 
 
 def function_tool_of(tool: Tool) -> FunctionTool:
-    """The tool as openai-agents takes it."""
 
     async def on_invoke_tool(wrapper: RunContextWrapper[EpisodeContext], raw: str) -> str:
         return await tool.invoke(wrapper.context, raw)
@@ -267,14 +264,14 @@ class EpisodeRunner(AbstractContextManager["EpisodeRunner"]):
         if agent.context == "keep":
             return model
         beside = agent.context == "summarise" and not agent.train_summaries and llm.untrained_url
-        limits = Limits(
-            agent.context,
-            tokens=agent.context_tokens or rollout.context_tokens,
+        return ShortenedModel(
+            model,
+            await at(beside) if beside else model,
+            agent,
+            context,
+            max_tokens=agent.context_tokens or rollout.context_tokens,
             answer_tokens=llm.max_tokens or rollout.max_response_tokens,
-            keep_results=agent.keep_results,
-            train_summaries=agent.train_summaries,
         )
-        return ShortenedModel(model, await at(beside) if beside else model, limits=limits, context=context)
 
 
 async def _run(

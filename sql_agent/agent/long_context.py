@@ -15,7 +15,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import openai
 from agents import Model, ModelResponse
@@ -23,6 +23,7 @@ from agents import Model, ModelResponse
 from sql_agent.agent.endpoint import is_overflow
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.transcript import assistant_message
+from sql_agent.config import AgentConfig
 from sql_agent.scoring.answer_text import strip_thinking
 
 Item = dict[str, Any]
@@ -38,22 +39,6 @@ ASK_TOKENS = 128  # more than ASK takes, with the marks of its turn
 # Tokens per character: of results before any were counted, and of what is left out at least.
 MOST_RATE, LEAST_RATE = 1.0, 0.2
 MARGIN = 1.25  # the next result may have more tokens per character than those before
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long a conversation may get, in tokens, what is left for an answer, and how the history is shortened."""
-
-    kind: Literal["drop_results", "summarise"]
-    tokens: int
-    answer_tokens: int
-    keep_results: int = 1
-    train_summaries: bool = True
-
-    @property
-    def prompt_tokens(self) -> int:
-        """The longest prompt."""
-        return self.tokens - self.answer_tokens - (ASK_TOKENS if self.kind == "summarise" else 0)
 
 
 @dataclass
@@ -101,10 +86,25 @@ def is_result(item: Item) -> bool:
 
 
 class ShortenedModel(Model):
-    """A model whose history stays below the limit, for one episode. `writer` is the model that writes notes."""
+    """A model whose history stays within `max_tokens` with an answer of at most `answer_tokens`, for one episode.
 
-    def __init__(self, model: Model, writer: Model, *, limits: Limits, context: EpisodeContext) -> None:
-        self._model, self._writer, self._limits, self._context = model, writer, limits, context
+    `writer` is the model that writes notes.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        writer: Model,
+        config: AgentConfig,
+        context: EpisodeContext,
+        *,
+        max_tokens: int,
+        answer_tokens: int,
+    ) -> None:
+        self._model, self._writer, self._config, self._context = model, writer, config, context
+        self._prompt_tokens = max_tokens - answer_tokens
+        if config.context == "summarise":
+            self._prompt_tokens -= ASK_TOKENS
         self._history = History()
         self._n_counted = 0  # items that the tokens hold
         self._tokens = 0
@@ -126,7 +126,7 @@ class ShortenedModel(Model):
     async def _fit(self, request: dict[str, Any]) -> None:
         """Shorten until the prompt should fit, or nothing is left to shorten."""
         expected = self._tokens + chars_of(self._new_results()) * (self._rate * MARGIN or MOST_RATE)
-        while self._n_counted and expected > self._limits.prompt_tokens:
+        while self._n_counted and expected > self._prompt_tokens:
             before = chars_of(self._history.view())
             if not await self._shorten(request):
                 return
@@ -150,9 +150,9 @@ class ShortenedModel(Model):
 
     async def _shorten(self, request: dict[str, Any]) -> bool:
         """Shorten the history; False where nothing is left to shorten."""
-        history, keep = self._history, self._limits.keep_results
+        history, keep = self._history, self._config.keep_results
         before = history.view()
-        if self._limits.kind == "summarise":
+        if self._config.context == "summarise":
             await self._summarise(request)
         elif old := history.results()[: -keep or None]:
             history.dropped |= set(old)
@@ -183,7 +183,7 @@ class ShortenedModel(Model):
         response = await self._writer.get_response(**{**request, "input": prompt, "model_settings": settings})
         usage = response.usage
         context.answered(started, prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens)
-        context.n_untrained_calls += not self._limits.train_summaries
+        context.n_untrained_calls += not self._config.train_summaries
         message = assistant_message(response.output)
         context.messages += [{"role": "user", "content": ASK}, message]
         return strip_thinking(message["content"])

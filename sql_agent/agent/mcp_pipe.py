@@ -20,7 +20,6 @@ MOST_LINE_BYTES = 1 << 26
 
 
 def main() -> None:
-    """Run the server to its end."""
     parent, command = int(sys.argv[1]), sys.argv[2:]
     supervise.die_with(parent)
     dies_too = lambda: supervise.prctl(supervise.PR_SET_PDEATHSIG, signal.SIGKILL)  # noqa: E731

@@ -50,8 +50,8 @@ Streams = tuple[Any, ...]
 class _Life:
     """One life of a server: its own task opens and closes it, as anyio's scopes demand."""
 
-    def __init__(self, name: str, config: McpConfig) -> None:
-        self._name, self._config = name, config
+    def __init__(self, owner: McpSession) -> None:
+        self._owner = owner
         self.session: ClientSession | None = None
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stop = asyncio.Event()
@@ -61,7 +61,8 @@ class _Life:
 
     async def _live(self) -> None:
         try:
-            transport = _http(self._config, self._name) if self._config.url else self._stdio()
+            program = self._owner.program
+            transport = self._stdio(program) if program else _http(self._owner.config.url, self._owner.headers)
             async with transport as streams, ClientSession(streams[0], streams[1]) as session:
                 async with asyncio.timeout(START_S):
                     await session.initialize()
@@ -70,17 +71,17 @@ class _Life:
                 await self.stop.wait()
         except Exception as exc:  # whatever it is, nobody but the callers can be told
             self.why = _reason(exc)
-            logger.debug("MCP server %s", self._name, exc_info=True)
+            logger.debug("MCP server %s", self._owner.name, exc_info=True)
         finally:
             self.session = None
 
     @asynccontextmanager
-    async def _stdio(self) -> AsyncIterator[Streams]:
+    async def _stdio(self, program: StdioServerParameters) -> AsyncIterator[Streams]:
         read_end, write_end = os.pipe()
         reading = asyncio.create_task(self._read(read_end))
         try:
             with os.fdopen(write_end, "w") as errors:
-                async with stdio_client(_program(self._config, self._name), errlog=errors) as streams:
+                async with stdio_client(program, errlog=errors) as streams:
                     yield streams
         finally:
             await asyncio.wait({reading}, timeout=0.5)  # until its end, unless a child of it keeps the line open
@@ -105,10 +106,12 @@ class _Life:
 
 
 class McpSession:
-    """The session with one server."""
+    """The session with one server. Raises UserError for a program or variables that there are not."""
 
     def __init__(self, name: str, config: McpConfig, loop: LoopThread) -> None:
         self.name, self.config, self._loop = name, config, loop
+        self.program = _program(config, name) if config.command else None
+        self.headers = {k: _variable(f"agent.mcp.{name}.headers", v) for k, v in config.headers.items()}
         self._life: _Life | None = None
         self._lives: list[asyncio.Task[None]] = []
         self._n_failures, self._not_before_s, self._why = 0, 0.0, ""
@@ -157,7 +160,7 @@ class McpSession:
             wait_s = self._not_before_s - asyncio.get_running_loop().time()
             if wait_s > 0:
                 raise ToolFault(f"MCP server {self.name!r} is down ({self._why}); started again in {wait_s:.1f} s")
-            self._life = _Life(self.name, self.config)
+            self._life = _Life(self)
             self._lives = [task for task in self._lives if not task.done()] + [self._life.task]
         life = self._life
         await asyncio.wait({life.opened, life.task}, return_when=asyncio.FIRST_COMPLETED)
@@ -217,40 +220,24 @@ def _variable(where: str, name: str) -> str:
     return variables[name]
 
 
-def environment_of(config: McpConfig, name: str) -> dict[str, str]:
-    """The variables that a program is given. Raises UserError."""
-    where = f"agent.mcp.{name}.env"
-    return usual_environment() | {k: _variable(where, v[1:]) if v.startswith("$") else v for k, v in config.env.items()}
-
-
-def headers_of(config: McpConfig, name: str) -> dict[str, str]:
-    """The headers of an address. Raises UserError."""
-    return {k: _variable(f"agent.mcp.{name}.headers", v) for k, v in config.headers.items()}
-
-
-def program_of(config: McpConfig, name: str) -> str:
-    """The program's file; `python` is the one that runs this. Raises UserError."""
+def _program(config: McpConfig, name: str) -> StdioServerParameters:
+    """The program with its variables; `python` is the one that runs this."""
     program = sys.executable if config.command == "python" else shutil.which(config.command)
     if not program:
         raise UserError(f"agent.mcp.{name}.command = {config.command!r}: no such program; install it, or give its path")
-    return program
-
-
-def _program(config: McpConfig, name: str) -> StdioServerParameters:
-    launch = arguments(mcp_pipe.__name__, str(os.getpid()), program_of(config, name), *config.args)
-    return StdioServerParameters(command=sys.executable, args=launch, env=environment_of(config, name))
+    where = f"agent.mcp.{name}.env"
+    own = {k: _variable(where, v[1:]) if v.startswith("$") else v for k, v in config.env.items()}
+    launch = arguments(mcp_pipe.__name__, str(os.getpid()), program, *config.args)
+    return StdioServerParameters(command=sys.executable, args=launch, env=usual_environment() | own)
 
 
 @asynccontextmanager
-async def _http(config: McpConfig, name: str) -> AsyncIterator[Streams]:
+async def _http(url: str, headers: dict[str, str]) -> AsyncIterator[Streams]:
     client = httpx2.AsyncClient(
-        headers=headers_of(config, name),
+        headers=headers,
         timeout=httpx2.Timeout(START_S, read=READ_S),
         limits=httpx2.Limits(max_connections=None),
-        trust_env=not is_loopback(config.url),
+        trust_env=not is_loopback(url),
     )
-    async with (
-        client,
-        streamable_http_client(config.url, http_client=client, max_sse_event_size=EVENT_BYTES) as streams,
-    ):
+    async with client, streamable_http_client(url, http_client=client, max_sse_event_size=EVENT_BYTES) as streams:
         yield streams

@@ -18,7 +18,7 @@ from mcp import MCPError, types
 
 from foundation.errors import UserError, did_you_mean
 from foundation.files import writable
-from sql_agent.agent.mcp_session import McpSession, environment_of, headers_of, program_of
+from sql_agent.agent.mcp_session import McpSession
 from sql_agent.agent.tool import NAME, BadArguments, EpisodeContext, Tool, ToolFailed, cut, parse_object, recorded
 
 logger = logging.getLogger(__name__)
@@ -31,17 +31,13 @@ LIST_S = 45.0  # a server's start included
 
 def load_mcp(session: McpSession) -> list[Tool]:
     """The tools of a server. Raises UserError, also when it does not answer."""
-    name, config = session.name, session.config
-    if config.command:
-        program_of(config, name)
-    environment_of(config, name)
-    headers_of(config, name)
     listed = session.wait_for(_list(session), timeout_s=LIST_S)
-    wanted = config.tools or [tool.name for tool in listed]
     names = [tool.name for tool in listed]
+    wanted = session.config.tools or names
     if missing := [tool for tool in wanted if tool not in names]:
+        hint = did_you_mean(missing[0], names)
         raise UserError(
-            f"agent.mcp.{name}.tools: the server has no tool {missing[0]!r}{did_you_mean(missing[0], names)}. It lists "
+            f"agent.mcp.{session.name}.tools: the server has no tool {missing[0]!r}{hint}. It lists "
             f"{', '.join(names) or 'none'}"[:700]
         )
     return [tool for description in listed if description.name in wanted if (tool := _tool(session, description))]

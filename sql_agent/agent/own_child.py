@@ -25,7 +25,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import thread
 from contextlib import contextmanager
 from types import ModuleType
@@ -76,7 +76,10 @@ class Alone:
                 value = function(*args, **kwargs)
                 if inspect.isawaitable(value):
                     signal.setitimer(signal.ITIMER_REAL, timeout_s + PATIENCE_S, AGAIN_S)
-                    value = self._run(value, timeout_s)
+                    if self.loop is None:
+                        self.loop = asyncio.new_event_loop()
+                        asyncio.set_event_loop(self.loop)
+                    value = self.loop.run_until_complete(asyncio.wait_for(value, timeout_s))
             if time.monotonic() < limit_at_s:
                 return checked_result(value)
             raise _TimeUp
@@ -90,16 +93,6 @@ class Alone:
                 raise ordinary(exc) from exc
             raise ToolFault(f"raised {named(exc)}", reason="exit") from exc
 
-    def _run(self, work: Awaitable[Any], timeout_s: float) -> Any:
-        async def limited() -> Any:
-            async with asyncio.timeout(timeout_s):
-                return await work
-
-        if self.loop is None:
-            self.loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(self.loop)
-        return self.loop.run_until_complete(limited())
-
     @property
     def goes_on(self) -> bool:
         """Whether a call left something that runs: a task, a callback in the loop, or a thread other than a pool's
@@ -107,10 +100,10 @@ class Alone:
         frames, ours = sys._current_frames(), threading.get_ident()
         if any(n != ours and frame.f_code is not WAITING for n, frame in frames.items()):
             return True
-        callbacks = [*vars(self.loop)["_scheduled"], *vars(self.loop)["_ready"]] if self.loop else []
-        return any(not callback.cancelled() for callback in callbacks) or bool(
-            self.loop and asyncio.all_tasks(self.loop)
-        )
+        if self.loop is None:
+            return False
+        callbacks = [*vars(self.loop)["_scheduled"], *vars(self.loop)["_ready"]]
+        return bool(asyncio.all_tasks(self.loop)) or any(not callback.cancelled() for callback in callbacks)
 
     def next_frame(self, line: socket.socket) -> Any:
         """The next request; until then, tasks that calls left in the loop go on."""
@@ -156,9 +149,8 @@ def host(argument: dict[str, Any], line: socket.socket) -> None:
         return
     gc.collect()
     gc.freeze()
-    send_frame(
-        line, {"sources": [_described(entry) for entry in loaded], "threads": len(os.listdir("/proc/self/task"))}
-    )
+    n_threads = len(os.listdir("/proc/self/task"))
+    send_frame(line, {"sources": [_described(*entry) for entry in loaded], "threads": n_threads})
 
     def play(ours: socket.socket) -> None:
         supervise.keep_to_itself()
@@ -167,18 +159,13 @@ def host(argument: dict[str, Any], line: socket.socket) -> None:
     Forks(line, play, most_processes=argument["most_processes"]).serve()
 
 
-def _described(loaded: Loaded) -> dict[str, Any]:
-    tools, kinds = loaded
+def _described(tools: list[Tool], kinds: list[Kind]) -> dict[str, Any]:
+    environments = [{"source": kind.source, "rewards": kind.rewards, "tools": _specs_of(kind.tools)} for kind in kinds]
+    return {"tools": _specs_of(tools), "environments": environments}
 
-    def specs(tools: list[Tool]) -> list[Any]:
-        return [tool.spec["function"] for tool in tools]
 
-    return {
-        "tools": specs(tools),
-        "environments": [
-            {"source": kind.source, "rewards": kind.rewards, "tools": specs(kind.tools)} for kind in kinds
-        ],
-    }
+def _specs_of(tools: list[Tool]) -> list[Any]:
+    return [tool.spec["function"] for tool in tools]
 
 
 class Player:
@@ -210,23 +197,22 @@ class Player:
             send_frame(line, answer | {"clean": self._is_clean() and "fault" not in answer})
 
     async def _answer(self, request: dict[str, Any]) -> Any:
-        what, limits = request["do"], {key: request[key] for key in ("timeout_s", "max_chars") if key in request}
+        what = request["do"]
         if what == "call":
-            return await self._call(self._tools, request, limits)
+            return await self._call(self._tools, request)
         if what == "episode":
             return await self._episode(request)
         if what == "reset":
-            self._environment = environment = self._kinds[request["kind"]].begin()
-            return await environment.reset(Question.model_validate_json(request["question"]), **limits)
+            self._environment = environment = self._kinds[request["kind"]].begin(request["timeout_s"])
+            question = Question.model_validate_json(request["question"])
+            return await environment.reset(question, max_chars=request["max_chars"])
         assert self._environment
         if what == "method":
-            return await self._call(self._environment.tools(), request, limits)
-        if what == "reward":
-            return await self._environment.reward(**limits)
-        return await self._environment.close(**limits)
+            return await self._call(self._environment.tools(), request)
+        return await (self._environment.reward() if what == "reward" else self._environment.close())
 
-    async def _call(self, tools: Iterable[Tool], request: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
-        context = EpisodeContext(n_turns=request["n_turns"], **limits)
+    async def _call(self, tools: Iterable[Tool], request: dict[str, Any]) -> dict[str, Any]:
+        context = EpisodeContext(**{key: request[key] for key in ("n_turns", "timeout_s", "max_chars")})
         tool = next(tool for tool in tools if tool.name == request["name"])
         text = await tool.invoke(context, request["raw"])
         return {"text": text, "outcome": context.tool_calls[-1].outcome}

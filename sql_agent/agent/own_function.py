@@ -43,7 +43,6 @@ class EpisodeTool:
 
     @property
     def name(self) -> str:
-        """The name that the model calls."""
         return self.spec["function"]["name"]
 
     async def invoke(self, arguments: str) -> str:

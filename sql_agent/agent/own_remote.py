@@ -101,21 +101,22 @@ class RemoteTools:
         self._opening = asyncio.Lock()
         self.loop, self._nursery = Nurseries.take()
         self._is_open = True
+        named = f"agent.tools = {sources}, agent.episode = {agent.episode!r}"
         try:
             described = self.loop.submit(self._begin()).result()
-        except Died as died:
+        except (UserError, Died) as exc:
             self.close()
+            if isinstance(exc, UserError):
+                raise
             raise UserError(
-                f"{self._named}: the process that imports them {died}. Mend what they do when they are imported"
-            ) from died
-        if "error" in described:
-            self.close()
-            raise UserError(described["error"])
+                f"{named}: the process that imports them {exc}. Mend what they do when they are imported"
+            ) from exc
         if described["threads"] > 1:
             logger.warning(
                 "%s: to import them starts %d threads, which the processes that run calls will not have; "
                 "start them in a call, or set agent.tools_in_process",
-                *(self._named, described["threads"] - 1),
+                named,
+                described["threads"] - 1,
             )
         numbers = itertools.count()
         self.by_source: list[tuple[list[Tool], list[Kind]]] = [
@@ -126,15 +127,10 @@ class RemoteTools:
             for source in described["sources"]
         ]
 
-    @property
-    def _named(self) -> str:
-        return f"agent.tools = {self._settings['sources']}, agent.episode = {self._agent.episode!r}"
-
     def _kind(self, number: int, about: dict[str, Any]) -> Kind:
         tools = [Tool(**tool, invoke=_never) for tool in about["tools"]]
-        source, rewards = about["source"], about["rewards"]
-        begin = functools.partial(RemoteEnvironment, number, source, self, tools=tools, rewards=rewards)
-        return Kind(source, rewards, tools, begin)
+        begin = functools.partial(RemoteEnvironment, self, number, about)
+        return Kind(about["source"], about["rewards"], tools, begin)
 
     def _tool(self, about: dict[str, Any]) -> Tool:
         async def call(context: EpisodeContext, raw: str) -> ToolResult:
@@ -185,7 +181,7 @@ class RemoteTools:
         if self._host is None or not self._host.alive:
             await self._reopen()
         assert self._host
-        process = Forked(**self._bounds())
+        process = self._unborn()
         await fork(self._host.line, process)
         self._processes = {other for other in self._processes if not other.over_now} | {process}
         return process
@@ -201,19 +197,22 @@ class RemoteTools:
         async with self._opening:
             if self._host is None or not self._host.alive:
                 try:
-                    described = await self._begin()
+                    await self._begin()
                 except Died as died:
                     raise ToolFault(f"the process that imports the tools {died}", reason=died.reason) from died
-                if "error" in described:
-                    raise ToolFault(described["error"], reason="start")
+                except UserError as exc:
+                    raise ToolFault(str(exc), reason="start") from exc
 
     async def _begin(self) -> dict[str, Any]:
-        host = Forked(**self._bounds())
-        self._host = await self._nursery.run(host, f"{HOST}:host", self._settings)
-        return await self._host.ask(None, timeout_s=START_S)
+        """Start the process that loads the sources; what they hold. Raises Died, and UserError as `load` raised it."""
+        self._host = await self._nursery.run(self._unborn(), f"{HOST}:host", self._settings)
+        described = await self._host.ask(None, timeout_s=START_S)
+        if "error" in described:
+            raise UserError(described["error"])
+        return described
 
-    def _bounds(self) -> dict[str, Any]:
-        return {"most_bytes": ANSWER_BYTES, "most_printed": self._agent.tool_max_output_kib << 10, "hear": _hear}
+    def _unborn(self) -> Forked:
+        return Forked(most_bytes=ANSWER_BYTES, most_printed=self._agent.tool_max_output_kib << 10, hear=_hear)
 
     def close(self) -> None:
         """End all processes, and wait for that."""
@@ -241,9 +240,12 @@ async def ask_process(process: Forked, tool: str, request: dict[str, Any]) -> An
     """The answer of a process to a request with its limit. Raises Died, and a Fault as it was raised there."""
     process.is_clean = False
     answer = await process.ask(request, timeout_s=request["timeout_s"] + GRACE_S)
+    fault, value = None, None
     try:
-        fault = FAULT.validate_python(answer["fault"]) if "fault" in answer else None
-        value = None if fault else VALUES[request["do"]].validate_python(answer["value"])
+        if "fault" in answer:
+            fault = FAULT.validate_python(answer["fault"])
+        else:
+            value = VALUES[request["do"]].validate_python(answer["value"])
     except (LookupError, TypeError, ValidationError):  # a call may write into the line what it likes
         process.kill("garbage", "gave an answer that cannot be read")
         raise await process.died() from None
@@ -271,55 +273,50 @@ async def called(process: Forked, do: str, name: str, raw: str, context: Episode
 class RemoteEnvironment:
     """One episode's instance of an environment, which has a process to itself. Raises ToolFault where it breaks."""
 
-    def __init__(self, number: int, source: str, owner: RemoteTools, *, tools: list[Tool], rewards: bool) -> None:
-        self._number, self._source, self._owner, self._tools, self._rewards = number, source, owner, tools, rewards
+    def __init__(self, owner: RemoteTools, number: int, about: dict[str, Any], timeout_s: float) -> None:
+        self._owner, self._number, self._about, self._timeout_s = owner, number, about, timeout_s
+        self._source: str = about["source"]
         self._process: Forked | None = None
         self._turn = asyncio.Lock()
 
-    async def reset(self, question: Question, *, timeout_s: float, max_chars: int) -> str:
-        limits = {"timeout_s": timeout_s, "max_chars": max_chars}
-        about = {"do": "reset", "kind": self._number, "question": question.model_dump_json()}
-        observation = await self._owner.run(self._ask(about | limits))
+    async def reset(self, question: Question, *, max_chars: int) -> str:
+        about = {"kind": self._number, "question": question.model_dump_json(), "max_chars": max_chars}
+        observation = await self._owner.run(self._ask("reset", **about))
         return bounded(ToolResult(observation), max_chars).text
 
     def tools(self) -> list[Tool]:
-        return [self._tool(tool) for tool in self._tools]
+        return [self._tool(about) for about in self._about["tools"]]
 
-    def _tool(self, tool: Tool) -> Tool:
+    def _tool(self, about: dict[str, Any]) -> Tool:
         async def call(context: EpisodeContext, raw: str) -> ToolResult:
             process = self._living()
             async with self._turn:
-                return await called(process, "method", tool.name, raw, context)
+                return await called(process, "method", about["name"], raw, context)
 
-        work = lambda context, raw: self._owner.run(call(context, raw))  # noqa: E731
-        return recorded(tool.name, tool.description, tool.parameters, work)
+        return recorded(**about, work=lambda context, raw: self._owner.run(call(context, raw)))
 
-    async def reward(self, *, timeout_s: float) -> float | None:
-        if not self._rewards:
-            return None
-        return await self._owner.run(self._ask({"do": "reward", "timeout_s": timeout_s}))
+    async def reward(self) -> float | None:
+        return await self._owner.run(self._ask("reward")) if self._about["rewards"] else None
 
-    async def close(self, *, timeout_s: float) -> None:
+    async def close(self) -> None:
         if self._process:
-            await self._owner.run(self._end(self._process, timeout_s))
+            await self._owner.run(self._end(self._process))
 
-    async def _end(self, process: Forked, timeout_s: float) -> None:
+    async def _end(self, process: Forked) -> None:
         with contextlib.suppress(ToolFault):
             if process.alive:
-                await self._ask({"do": "close", "timeout_s": timeout_s})
+                await self._ask("close")
         self._owner.give_back(process)
 
-    async def _ask(self, request: dict[str, Any]) -> Any:
-        source = self._source
+    async def _ask(self, step: str, **about: Any) -> Any:
         if self._process is None:
             self._process = await self._owner.begun()
-        process = self._living()
+        process, name = self._living(), class_of(self._source)
         try:
             async with self._turn:
-                return await ask_process(process, class_of(source), request)
+                return await ask_process(process, name, {"do": step, "timeout_s": self._timeout_s, **about})
         except Died as died:
-            text = f"{source}: {request['do']} {died}"
-            raise ToolFault(text, tool=class_of(source), reason=died.reason) from died
+            raise ToolFault(f"{self._source}: {step} {died}", tool=name, reason=died.reason) from died
 
     def _living(self) -> Forked:
         """Its process. Raises ToolFault where a call ended it."""

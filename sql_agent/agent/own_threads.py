@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from foundation.background import Exited, LoopThread, answer, contained, in_thread, within
@@ -38,7 +38,7 @@ class Threads:
                 return checked_result(await self._loop.call(function(*args, **kwargs), timeout_s=timeout_s))
             value = await self._in_thread(functools.partial(function, *args, **kwargs), timeout_s)
             if inspect.isawaitable(value):
-                value = await self._loop.call(_awaited(value), timeout_s=timeout_s)
+                value = await self._loop.call(asyncio.wait_for(value, None), timeout_s=timeout_s)
             return checked_result(value)
         except Exited as exc:
             if isinstance(exc.__cause__, Exception):
@@ -81,7 +81,3 @@ class ThreadTools:
 
     def close(self) -> None:
         """Nothing is open; a call that hangs is left alone."""
-
-
-async def _awaited(value: Awaitable[Any]) -> Any:
-    return await value

@@ -69,55 +69,54 @@ def load(source: str, worker: Worker) -> tuple[list[Tool], list[Kind]]:
     try:
         module = contained_call(import_module, where)
     except Exception as exc:  # the user's own module may fail in any way
-        raise UserError(
-            f"agent.tools: {source!r} cannot be imported ({exc!r:.300}). Give sql, python, an installed "
-            "module, or a .py file"
+        raise _unusable(
+            source, f" cannot be imported ({exc!r:.300}). Give sql, python, an installed module, or a .py file"
         ) from exc
     members = _members(module)
     if name:
         if name not in members and not callable(getattr(module, name, None)):
-            raise UserError(f"agent.tools: {source!r}: {where!r} has no tool {name!r}{did_you_mean(name, members)}")
+            raise _unusable(source, f": {where!r} has no tool {name!r}{did_you_mean(name, members)}")
         members = {name: getattr(module, name)}
-    classes = {k: v for k, v in members.items() if inspect.isclass(v)}
-    tools = [_tool(source, value, worker) for value in members.values() if not inspect.isclass(value)]
+    classes = [member for member in members.values() if inspect.isclass(member)]
+    tools = [_tool(source, member, worker) for member in members.values() if not inspect.isclass(member)]
     if not tools and not classes:
-        raise UserError(
-            f"agent.tools: {source!r} has no public function, no FunctionTool and no class with a reset method"
-        )
-    return tools, [_environment(source, value, worker) for value in classes.values()]
+        raise _unusable(source, " has no public function, no FunctionTool and no class with a reset method")
+    return tools, [_environment(source, cls, worker) for cls in classes]
+
+
+def _unusable(source: str, why: str) -> UserError:
+    return UserError(f"agent.tools: {source!r}{why}")
 
 
 def _members(module: Any) -> dict[str, Any]:
     """What of a module is a tool or an environment: what it defines itself, and FunctionTools."""
-    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    return {
-        name: value
-        for name, value in public.items()
-        if isinstance(value, FunctionTool)
-        or (inspect.isfunction(value) and value.__module__ == module.__name__)
-        or (inspect.isclass(value) and value.__module__ == module.__name__ and hasattr(value, "reset"))
-    }
+
+    def is_meant(value: Any) -> bool:
+        if isinstance(value, FunctionTool):
+            return True
+        is_kind = inspect.isfunction(value) or (inspect.isclass(value) and hasattr(value, "reset"))
+        return is_kind and value.__module__ == module.__name__
+
+    return {name: value for name, value in vars(module).items() if not name.startswith("_") and is_meant(value)}
 
 
 def _schema(source: str, function: Callable[..., Any], *, name: str) -> FuncSchema:
     _check_name(source, name)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise UserError(f"agent.tools: {source!r}: {name} is a generator, which gives no result; return a list or text")
-    hints = inspect.signature(function).parameters.values()
-    if untyped := [p.name for p in hints if p.annotation is inspect.Parameter.empty]:
-        raise UserError(
-            f"agent.tools: {source!r}: {name}: the parameter {untyped[0]!r} has no type, and the model is told types. "
-            f"Write {untyped[0]}: str, for example"
-        )
+        raise _unusable(source, f": {name} is a generator, which gives no result; return a list or text")
+    parameters = inspect.signature(function).parameters.values()
+    if untyped := [parameter.name for parameter in parameters if parameter.annotation is inspect.Parameter.empty]:
+        why = f": {name}: the parameter {untyped[0]!r} has no type, and the model is told types. "
+        raise _unusable(source, f"{why}Write {untyped[0]}: str, for example")
     try:
         return function_schema(function, name_override=name, strict_json_schema=False)
     except (AgentsUserError, PydanticUserError, NameError, TypeError) as exc:
-        raise UserError(f"agent.tools: {source!r}: {name}: no schema can be made of its types ({exc!s:.300})") from exc
+        raise _unusable(source, f": {name}: no schema can be made of its types ({exc!s:.300})") from exc
 
 
 def _check_name(source: str, name: str) -> None:
     if not NAME.fullmatch(name):
-        raise UserError(f"agent.tools: {source!r}: {name!r} is no name for a tool; use letters, digits, '_' and '-'")
+        raise _unusable(source, f": {name!r} is no name for a tool; use letters, digits, '_' and '-'")
 
 
 def _tool(source: str, value: Any, worker: Worker) -> Tool:
@@ -165,7 +164,7 @@ def _environment(source: str, cls: type, worker: Worker) -> Kind:
         if not name.startswith("_") and name not in NOT_TOOLS
     }
     if not methods:
-        raise UserError(f"agent.tools: {source!r}: {cls.__name__} has reset, but no other public method to be a tool")
+        raise _unusable(source, f": {cls.__name__} has reset, but no other public method to be a tool")
     # Bound to anything, so that `self` is no parameter of the schema.
     schemas = {name: _schema(source, MethodType(method, cls), name=name) for name, method in methods.items()}
     name = source if ":" in source else f"{source}:{cls.__name__}"
@@ -181,26 +180,29 @@ def class_of(source: str) -> str:
 class LocalEnvironment:
     """One episode's instance of an environment. Raises ToolFault where the instance breaks."""
 
-    def __init__(self, source: str, make: Callable[[], Any], schemas: dict[str, FuncSchema], worker: Worker) -> None:
+    def __init__(
+        self, source: str, make: Callable[[], Any], schemas: dict[str, FuncSchema], worker: Worker, timeout_s: float
+    ) -> None:
         self._source, self._make, self._schemas, self._worker = source, make, schemas, worker
+        self._timeout_s = timeout_s
         self._instance: Any = None
 
-    async def reset(self, question: Question, *, timeout_s: float, max_chars: int) -> str:
+    async def reset(self, question: Question, *, max_chars: int) -> str:
         """Make and begin it; what it says beside the question."""
-        self._instance = await self._guard("made", self._make, timeout_s=timeout_s)
-        observation = await self._guard("reset", self._instance.reset, question, timeout_s=timeout_s)
+        self._instance = await self._guard("made", self._make)
+        observation = await self._guard("reset", self._instance.reset, question)
         if observation is None:
             return ""
-        return bounded(ToolResult(await self._guard("reset", str, observation, timeout_s=timeout_s)), max_chars).text
+        return bounded(ToolResult(await self._guard("reset", str, observation)), max_chars).text
 
     def tools(self) -> list[Tool]:
         return _tools_of(self._schemas, self._worker, self._instance)
 
-    async def reward(self, *, timeout_s: float) -> float | None:
+    async def reward(self) -> float | None:
         if not hasattr(self._instance, "reward"):
             return None
-        value = await self._guard("reward", self._instance.reward, timeout_s=timeout_s)
-        number = await self._guard("reward", number_of, value, timeout_s=timeout_s)
+        value = await self._guard("reward", self._instance.reward)
+        number = await self._guard("reward", number_of, value)
         if number is not None and 0 <= number <= 1:
             return number
         raise ToolFault(
@@ -209,19 +211,21 @@ class LocalEnvironment:
             reason="reward",
         )
 
-    async def close(self, *, timeout_s: float) -> None:
+    async def close(self) -> None:
         if hasattr(self._instance, "close"):
             with contextlib.suppress(ToolFault):
-                await self._guard("close", self._instance.close, timeout_s=timeout_s)
+                await self._guard("close", self._instance.close)
 
-    async def _guard(self, step: str, function: Callable[..., Any], *args: Any, timeout_s: float) -> Any:
+    async def _guard(self, step: str, function: Callable[..., Any], *args: Any) -> Any:
         source, tool = self._source, class_of(self._source)
         try:
-            return await self._worker.call(function, *args, timeout_s=timeout_s)
+            return await self._worker.call(function, *args, timeout_s=self._timeout_s)
         except ToolFault as fault:
             raise ToolFault(f"{source}: {step} {fault}", tool=tool, reason=fault.reason) from fault
         except TimeoutError as exc:
-            raise ToolFault(f"{source}: {step} took more than {timeout_s:g} s", tool=tool, reason="timeout") from exc
+            raise ToolFault(
+                f"{source}: {step} took more than {self._timeout_s:g} s", tool=tool, reason="timeout"
+            ) from exc
         except Exception as exc:  # the user's own class may fail in any way
             logger.warning("environment %s: %s failed", source, step, exc_info=True)
             reason = said_by(exc)

@@ -26,7 +26,6 @@ NO_OUTPUT = "(no output; print what you want to see)"
 
 
 def python_tool(sandbox: Sandbox) -> Tool:
-    """The tool over `sandbox`."""
 
     async def run(_context: EpisodeContext, raw: str) -> str:
         code = parse_object(raw).get("code")

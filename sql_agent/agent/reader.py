@@ -51,8 +51,6 @@ def reader_of(config: ReaderConfig) -> ResultsReader | None:
 
 
 class ResultsReader:
-    """Asks the endpoints in turn."""
-
     def __init__(self, endpoints: Sequence[JudgeEndpoint], config: ReaderConfig) -> None:
         self._endpoints, self._config = list(endpoints), config
 

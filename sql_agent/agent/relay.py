@@ -100,7 +100,6 @@ class Relay:
         return {"AGL_OPENAI_BASE_URL": f"{base}{model}/v1", "AGL_EVENT_URL": base + events}
 
     def end(self, session: Session) -> None:
-        """Answer it no more."""
         self._sessions.pop(session.token, None)
 
     def close(self) -> None:
@@ -206,8 +205,9 @@ def _refused(session: Session, exc: openai.OpenAIError | LLMFault) -> web.Respon
 def _note(context: EpisodeContext, messages: list[Any], answer: dict[str, Any], *, started: float) -> None:
     """Write down what was asked at `started` (seconds since the epoch), and answered."""
     usage = answer.get("usage") or {}
-    tokens = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")}
-    context.answered(started, **tokens)
+    context.answered(
+        started, prompt_tokens=usage.get("prompt_tokens"), completion_tokens=usage.get("completion_tokens")
+    )
     context.messages = [*after_question(messages), plain(answer["choices"][0]["message"])]
 
 

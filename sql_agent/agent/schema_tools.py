@@ -6,7 +6,7 @@ is not is an error text for the model. `agent.tools = ["sql", "schema"]` offers 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from foundation.errors import did_you_mean
@@ -14,7 +14,7 @@ from sql_agent.agent.tool import BadArguments, EpisodeContext, Tool, ToolFailed,
 from sql_agent.environment.database import Database
 
 SAMPLES, MOST_SAMPLES, CELL_CHARS = 5, 20, 100
-Work = Callable[[Database, dict[str, Any]], Awaitable[Any]]
+Work = Callable[[Database, dict[str, Any]], Coroutine[Any, Any, Any]]
 
 
 async def list_tables(database: Database, arguments: dict[str, Any]) -> Any:
@@ -24,14 +24,15 @@ async def list_tables(database: Database, arguments: dict[str, Any]) -> Any:
 async def describe_table(database: Database, arguments: dict[str, Any]) -> Any:
     details = database.details()[_table(database, arguments)]
     columns = [
-        {"name": name, "type": kind, **({"primary_key": True} if key else {})} for name, kind, key in details["columns"]
+        {"name": name, "type": kind} | ({"primary_key": True} if is_key else {})
+        for name, kind, is_key in details["columns"]
     ]
     links = [
-        {"column": column, "references": f"{parent}.{to}"}
-        for columns, parent, theirs in details["foreign_keys"]
-        for column, to in zip(columns, theirs, strict=True)
+        {"column": column, "references": f"{parent}.{key}"}
+        for own, parent, keys in details["foreign_keys"]
+        for column, key in zip(own, keys, strict=True)
     ]
-    return {"columns": columns, **({"foreign_keys": links} if links else {})}
+    return {"columns": columns, "foreign_keys": links} if links else {"columns": columns}
 
 
 async def sample_values(database: Database, arguments: dict[str, Any]) -> Any:
@@ -63,37 +64,35 @@ def _one_of(names: list[str], arguments: dict[str, Any], key: str) -> str:
     return match
 
 
-TEXT = {"type": "string"}
-TABLE = {"table": {**TEXT, "description": "name of a table"}}
-COLUMN = {"column": {**TEXT, "description": "name of one of its columns"}}
-LIMIT = {"limit": {"type": "integer", "description": f"most values, at most {MOST_SAMPLES} ({SAMPLES} if left out)"}}
-TOOLS: list[tuple[str, str, dict[str, Any], list[str], Work]] = [
-    ("list_tables", "List the tables of the database.", {}, [], list_tables),
-    ("describe_table", "Columns, types and keys of a table.", TABLE, ["table"], describe_table),
-    (
-        "sample_values",
-        "Some distinct values of a column.",
-        {**TABLE, **COLUMN, **LIMIT},
-        ["table", "column"],
-        sample_values,
-    ),
+PROPERTIES: dict[str, dict[str, Any]] = {
+    "table": {"type": "string", "description": "name of a table"},
+    "column": {"type": "string", "description": "name of one of its columns"},
+    "limit": {"type": "integer", "description": f"most values, at most {MOST_SAMPLES} ({SAMPLES} if left out)"},
+}
+# What does it, its description, and its arguments, of which `limit` may be left out.
+TOOLS: list[tuple[Work, str, list[str]]] = [
+    (list_tables, "List the tables of the database.", []),
+    (describe_table, "Columns, types and keys of a table.", ["table"]),
+    (sample_values, "Some distinct values of a column.", ["table", "column", "limit"]),
 ]
 
 
 def schema_tools(database: Database) -> list[Tool]:
-    """The three tools over a database."""
     return [_tool(database, *about) for about in TOOLS]
 
 
-def _tool(
-    database: Database, name: str, description: str, properties: dict[str, Any], required: list[str], work: Work
-) -> Tool:
-    parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+def _tool(database: Database, work: Work, description: str, known: list[str]) -> Tool:
+    parameters: dict[str, Any] = {
+        "type": "object",
+        "properties": {key: PROPERTIES[key] for key in known},
+        "required": [key for key in known if key != "limit"],
+        "additionalProperties": False,
+    }
 
     async def call(_context: EpisodeContext, raw: str) -> Any:
         arguments = parse_object(raw)
-        if unknown := [key for key in arguments if key not in properties]:
-            raise BadArguments(f"no argument {unknown[0]!r:.60}; there are: {', '.join(properties) or 'none'}")
+        if unknown := [key for key in arguments if key not in known]:
+            raise BadArguments(f"no argument {unknown[0]!r:.60}; there are: {', '.join(known) or 'none'}")
         return await work(database, arguments)
 
-    return recorded(name, description, parameters, call)
+    return recorded(work.__name__, description, parameters, call)

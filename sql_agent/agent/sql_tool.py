@@ -7,6 +7,7 @@ here but in `database.py`.
 
 from __future__ import annotations
 
+import bisect
 import json
 import time
 from collections.abc import Callable
@@ -40,24 +41,20 @@ def sql_tool(database: Database, *, description: str, max_chars: int) -> Tool:
         except BadArguments as exc:
             context.n_bad_tool_calls += 1
             return render_result(QueryResult(error=str(exc)), max_chars=max_chars)
-        return await _query(database, context, sql, max_chars=max_chars)
+        started = time.time()
+        try:
+            result = await database.query(sql)
+        except DatabaseFault as fault:
+            context.fault = fault
+            raise
+        context.timeline.append(("tool", started, time.time()))
+        turn = max(1, context.n_turns)
+        context.sql_calls.append(SqlCall(sql=writable(sql[:MAX_SQL_CHARS]), result=result, turn=turn))
+        context.asked.append((QUERY, " ".join(sql.split()).rstrip("; ")))
+        return render_result(result, max_chars=max_chars)
 
     description = description.replace("{dialect}", TITLES[database.dialect])
     return Tool(name=QUERY, description=description, parameters=PARAMETERS, invoke=invoke, strict=True)
-
-
-async def _query(database: Database, context: EpisodeContext, sql: str, *, max_chars: int) -> str:
-    """Run one query, record it as a SqlCall and return its JSON. Raises DatabaseFault when the database failed."""
-    started = time.time()
-    try:
-        result = await database.query(sql)
-    except DatabaseFault as fault:
-        context.fault = fault
-        raise
-    context.timeline.append(("tool", started, time.time()))
-    context.sql_calls.append(SqlCall(sql=writable(sql[:MAX_SQL_CHARS]), result=result, turn=max(1, context.n_turns)))
-    context.asked.append((QUERY, " ".join(sql.split()).rstrip("; ")))
-    return render_result(result, max_chars=max_chars)
 
 
 def parse_sql(raw: str) -> str:
@@ -89,9 +86,17 @@ def render_result(result: QueryResult, *, max_chars: int) -> str:
             return whole
 
     def first(n: int) -> str:
-        return _success(records[:n], n_rows, _note(n, counted))
+        return _success(records[:n], n_rows, f"结果过长，只显示前 {n} 条，共 {counted}")
 
-    return _longest(first, len(records) - 1, max_chars) or _one(records[0], n_rows, counted, max_chars=max_chars)
+    def first_cut(cell_chars: int) -> str:
+        record = {name: _shorten(value, cell_chars) for name, value in records[0].items()}
+        return _success([record], n_rows, f"结果过长，只显示前 1 条，共 {counted}，“…”处有删节")
+
+    return (
+        _longest(first, len(records) - 1, max_chars)
+        or _longest(first_cut, max_chars, max_chars)
+        or _success([], n_rows, "单条结果过长，请减少查询的列")
+    )
 
 
 def _first_records(result: QueryResult, max_chars: int) -> list[Record]:
@@ -106,16 +111,6 @@ def _first_records(result: QueryResult, max_chars: int) -> list[Record]:
     return records
 
 
-def _one(record: Record, count: int, counted: str, *, max_chars: int) -> str:
-    """One record with its longest cells cut to a common length; none when even the column names are too long."""
-    note = f"{_note(1, counted)}，“…”处有删节"
-
-    def render(cell_chars: int) -> str:
-        return _success([{k: _shorten(v, cell_chars) for k, v in record.items()}], count, note)
-
-    return _longest(render, max_chars, max_chars) or _success([], count, "单条结果过长，请减少查询的列")
-
-
 def _error(error: str, max_chars: int) -> str:
     def render(n: int) -> str:
         return _dumps({"status": "error", "records": [], "count": 0, "error": _shorten(error, n)})
@@ -124,25 +119,14 @@ def _error(error: str, max_chars: int) -> str:
 
 
 def _longest(render: Callable[[int], str], high: int, max_chars: int) -> str:
-    """What is rendered of the largest n in 1..high that fits, by bisection; "" when none does."""
-    low, fitting = 0, ""
-    while low < high:
-        middle = (low + high + 1) // 2
-        text = render(middle)
-        if len(text) <= max_chars:
-            low, fitting = middle, text
-        else:
-            high = middle - 1
-    return fitting
-
-
-def _note(shown: int, counted: str) -> str:
-    return f"结果过长，只显示前 {shown} 条，共 {counted}"
+    """What is rendered of the largest n in 1..high that fits; "" when none does."""
+    n = bisect.bisect_right(range(1, high + 1), max_chars, key=lambda n: len(render(n)))
+    return render(n) if n else ""
 
 
 def _success(records: list[Record], count: int, note: str) -> str:
     body = {"status": "success", "records": records, "count": count}
-    return _dumps({**body, "note": note} if note else body)
+    return _dumps(body | {"note": note} if note else body)
 
 
 def _shorten(value: Any, n_chars: int) -> Any:

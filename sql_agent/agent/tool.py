@@ -117,7 +117,7 @@ class Tool:
 class Environment(Protocol):
     """One episode's instance of an environment. Its methods raise ToolFault where the instance breaks."""
 
-    async def reset(self, question: Question, *, timeout_s: float, max_chars: int) -> str:
+    async def reset(self, question: Question, *, max_chars: int) -> str:
         """Begin it; what it says beside the question, cut."""
         ...
 
@@ -125,21 +125,22 @@ class Environment(Protocol):
         """The methods that the model can call."""
         ...
 
-    async def reward(self, *, timeout_s: float) -> float | None:
+    async def reward(self) -> float | None:
         """What the episode earned in [0, 1]; None where the environment gives no reward."""
 
-    async def close(self, *, timeout_s: float) -> None:
+    async def close(self) -> None:
         """Let it go, also after a fault."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A class of environments. `tools` are for the model to be told; `begin` makes an episode's instance."""
+    """A class of environments. `tools` are for the model to be told; `begin` makes an episode's instance, each of whose
+    calls may take so many seconds."""
 
     source: str
     rewards: bool
     tools: list[Tool]
-    begin: Callable[[], Environment]
+    begin: Callable[[float], Environment]
 
 
 def with_real_arguments(tool: Tool, marks: Marks) -> Tool:

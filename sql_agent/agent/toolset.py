@@ -73,16 +73,12 @@ class EpisodeTools:
     tools: list[Tool]
     told: list[str]
     environments: list[Environment]
-    timeout_s: float
 
     async def reward(self) -> float | None:
         """The mean of what the environments give, in [0, 1]; None where none gives any. Raises ToolFault."""
-        given = [
-            value
-            for environment in self.environments
-            if (value := await environment.reward(timeout_s=self.timeout_s)) is not None
-        ]
-        return sum(given) / len(given) if given else None
+        rewards = [await environment.reward() for environment in self.environments]
+        known = [reward for reward in rewards if reward is not None]
+        return sum(known) / len(known) if known else None
 
 
 class Toolset:
@@ -116,30 +112,33 @@ class Toolset:
     def _tools(self, db_id: str) -> list[Tool]:
         """Those of agent.tools, of a database over the one with this id. Raises DatabaseFault, UserError."""
         tools: list[Tool] = []
-        by_source = iter(self._own_tools.by_source if self._own_tools else [])
+        own = iter(self._by_source)
         database = self.databases.of(db_id) if self.databases else None
         for source in self._config.agent.tools:
             if database and source == SQL:
                 max_chars = self.max_chars(self._config.database.max_chars)
-                description = self._config.agent.tool_description
-                tools.append(sql_tool(database, description=description, max_chars=max_chars))
+                tools.append(sql_tool(database, description=self._config.agent.tool_description, max_chars=max_chars))
             elif database and source == SCHEMA:
                 tools += schema_tools(database)
             elif self._sandbox and source == PYTHON:
                 tools.append(python_tool(self._sandbox))
             else:
-                tools += next(by_source)[0]
+                tools += next(own)[0]
         return tools
 
     @property
+    def _by_source(self) -> list[tuple[list[Tool], list[Kind]]]:
+        return self._own_tools.by_source if self._own_tools else []
+
+    @property
     def _kinds(self) -> list[Kind]:
-        return [kind for _, kinds in self._own_tools.by_source for kind in kinds] if self._own_tools else []
+        return [kind for _, kinds in self._by_source for kind in kinds]
 
     @cached_property
     def _served(self) -> list[Tool]:
         """The tools of MCP servers, which are started for it."""
-        servers = self._config.agent.mcp
-        if servers and not self._sessions:
+        if not self._sessions:
+            servers = self._config.agent.mcp
             self._sessions = [McpSession(name, server, self._loop) for name, server in servers.items()]
         return [tool for session in self._sessions for tool in load_mcp(session)]
 
@@ -183,23 +182,23 @@ class Toolset:
         DatabaseFault for a question whose database is not there."""
         await self._load()
         tools = self._tools(question.db_id if self._config.database.folder else "")
+        tools += self._served
         begun: list[Environment] = []
+        told: list[str] = []
         agent = self._config.agent
-        limits = {"timeout_s": agent.tool_timeout_s}
+        max_chars = self.max_chars(agent.tool_max_chars)
         try:
-            observations = []
             for kind in self._kinds:
-                begun.append(kind.begin())
-                observations.append(
-                    await begun[-1].reset(question, **limits, max_chars=self.max_chars(agent.tool_max_chars))
-                )
-            environment_tools = [tool for environment in begun for tool in environment.tools()]
-            yield EpisodeTools(
-                [*tools, *self._served, *environment_tools], [text for text in observations if text], begun, **limits
-            )
+                environment = kind.begin(agent.tool_timeout_s)
+                begun.append(environment)
+                if observation := await environment.reset(question, max_chars=max_chars):
+                    told.append(observation)
+            for environment in begun:
+                tools += environment.tools()
+            yield EpisodeTools(tools, told, begun)
         finally:
             for environment in begun:
-                await environment.close(**limits)
+                await environment.close()
 
     async def play(self, question: Question, llm: LLMEndpoint, tools: Sequence[Tool]) -> str | Episode:
         """What agent.episode gives. Raises Overdue, a Fault, and what the function raises."""

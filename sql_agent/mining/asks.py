@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 import sqlglot
 from sqlglot import exp
 
+from foundation.errors import AgentGRPOError
 from sql_agent.mining.schema import Column, Link, Role, Schema, Table, Value, literal, without_id
 
 # Shares of questions; a kind that a schema has no place for leaves its share to the others.
@@ -81,32 +82,61 @@ class Ask:
     n_rows: int = 1
 
 
-class Maker:
-    """Asks of one schema."""
+class _NoPlace(AgentGRPOError):
+    """The schema, or what was drawn of it, has no place for an ask."""
 
+
+class Maker:
     def __init__(self, schema: Schema, rng: random.Random, pick: Pick) -> None:
         self._rng, self._pick, self._schema = rng, pick, schema
-        self._named = [table for table in schema.tables if table.name_column and table.n_rows > 2]
+        self._named = [table for table in schema.tables if table.ident and table.n_rows > 2]
         self._links = [(link, schema.table(link.table), schema.table(link.parent)) for link in schema.links]
+
+    def draw(self) -> Ask | None:
+        """One of any kind, by their shares."""
+        return self.ask(self._rng.choices(list(KINDS), list(KINDS.values()))[0])
 
     def ask(self, kind: str) -> Ask | None:
         """One of this kind; None where the schema, or what was drawn of it, has no place for it."""
-        made = getattr(self, f"_{kind}")()
-        return made and said_in(self._schema.dialect, made)
-
-    def _of(self, *roles: Role, n: int = 1) -> tuple[Table, Column, list[Column]] | None:
-        """A table with a name, that column, and n others of these roles."""
-        found = [table for table in self._named if len(table.having(*roles)) >= n]
-        if not found:
+        try:
+            return said_in(self._schema.dialect, getattr(self, f"_{kind}")())
+        except _NoPlace:
             return None
-        table = self._rng.choice(found)
-        assert table.name_column
-        return table, table.name_column, self._rng.sample(table.having(*roles), n)
 
-    def _link(self, *, child: bool, parent: bool) -> tuple[Link, Table, Table] | None:
-        """A link whose sides have names."""
-        fits = [sides for sides in self._links if (not child or sides[1].ident) and (not parent or sides[2].ident)]
-        return self._rng.choice(fits) if fits else None
+    def _choice[Thing](self, things: Sequence[Thing]) -> Thing:
+        if not things:
+            raise _NoPlace
+        return self._rng.choice(things)
+
+    def _columns(self, *roles: Role, n: int = 1) -> tuple[Table, list[Column]]:
+        """A table with a name, and `n` other columns of these roles."""
+        table = self._choice([table for table in self._named if len(table.having(*roles)) >= n])
+        return table, self._rng.sample(table.having(*roles), n)
+
+    def _link(self, *, child: bool = False, parent: bool = False) -> tuple[Link, Table, Table]:
+        """A link, its table and its parent, with names where they are asked for."""
+        return self._choice(
+            [sides for sides in self._links if (sides[1].ident or not child) and (sides[2].ident or not parent)]
+        )
+
+    def _plain_link(self) -> tuple[Link, Table, Table]:
+        """A link that the name of its parent tells from others."""
+        link, table, parent = self._link(parent=True)
+        if self._called(link, parent) != parent.label:
+            raise _NoPlace
+        return link, table, parent
+
+    def _value(self, column: Column) -> Value:
+        value = self._pick(column)
+        if value is None:
+            raise _NoPlace
+        return value
+
+    def _two_values(self, column: Column) -> tuple[Value, Value]:
+        values = self._value(column), self._value(column)
+        if values[0] == values[1]:
+            raise _NoPlace
+        return values
 
     def _called(self, link: Link, parent: Table) -> str:
         """What a sentence calls the parent: by the column too, where several links join the two tables."""
@@ -121,238 +151,175 @@ class Maker:
         says_it = parent.label in role or (own and not DANGLING.search(role))
         return role if says_it else f"{role} {parent.label}"
 
-    def _condition(self, table: Table, column: Column, *, prefix: str = "") -> tuple[str, Value] | None:
-        value = self._pick(column)
-        return None if value is None else (f"{prefix}{column.sql} = {literal(value)}", value)
-
-    def _lookup(self, n: int = 1) -> Ask | None:
-        drawn = self._of(*TOLD, n=n)
-        if not drawn or not (where := self._condition(drawn[0], drawn[1])):
-            return None
-        table, _, columns = drawn
+    def _lookup(self, n: int = 1) -> Ask:
+        table, columns = self._columns(*TOLD, n=n)
+        name = self._value(table.name_column)
+        source = f"{table.sql} WHERE {_equals(table.name_column, name)}"
         first = table.having(*TOLD)[0]
-        wrong = [*columns[:-1], first] if first not in columns else columns
-        slots = {"table": table.label, "name": str(where[1]), "column": columns[0].label, "other": columns[-1].label}
-        slip = _select(wrong, f"{table.sql} WHERE {where[0]}") if wrong != columns else None
-        query = _select(columns, f"{table.sql} WHERE {where[0]}")
-        return Ask("lookup" if n == 1 else "lookup_two", slots, query, _names(table), (where[1],), slip)
+        slip = _select([*columns[:-1], first], source) if first not in columns else None
+        slots = _slots(table, name=name, column=columns[0], other=columns[-1])
+        return Ask("lookup" if n == 1 else "lookup_two", slots, _select(columns, source), _names(table), (name,), slip)
 
-    def _lookup_two(self) -> Ask | None:
+    def _lookup_two(self) -> Ask:
         return self._lookup(2)
 
-    def _compare(self) -> Ask | None:
-        drawn = self._of(*TOLD)
-        values = [self._pick(drawn[1]), self._pick(drawn[1])] if drawn else []
-        names = [value for value in values if value is not None]
-        if not drawn or len(set(names)) < 2:
-            return None
-        table, ident, (column,) = drawn
+    def _compare(self) -> Ask:
+        table, (column,) = self._columns(*TOLD)
+        ident = table.name_column
+        names = self._two_values(ident)
         source = f"{table.sql} WHERE {ident.sql} IN ({literal(names[0])}, {literal(names[1])})"
-        slots = {"tables": table.labels, "name": str(names[0]), "second": str(names[1]), "column": column.label}
         first = table.having(*TOLD)[0]
         slip = _select([ident, first], source) if first != column else None
-        return Ask("compare", slots, _select([ident, column], source), _names(table), tuple(names), slip, n_rows=2)
+        slots = _slots(table, name=names[0], second=names[1], column=column)
+        return Ask("compare", slots, _select([ident, column], source), _names(table), names, slip, n_rows=2)
 
-    def _listed(self) -> Ask | None:
-        drawn = self._of("category", "year")
-        if not drawn or not (where := self._condition(drawn[0], drawn[2][0])):
-            return None
-        table, ident, (column,) = drawn
-        slots = {"tables": table.labels, "column": column.label, "value": str(where[1])}
-        query = _select([ident], f"{table.sql} WHERE {where[0]}")
-        return Ask("listed", slots, query, _names(table), (where[1],), flat=_all(query), n_rows=MOST_ROWS)
+    def _listed(self) -> Ask:
+        table, (column,) = self._columns("category", "year")
+        value = self._value(column)
+        query = _select([table.name_column], f"{table.sql} WHERE {_equals(column, value)}")
+        slots = _slots(table, column=column, value=value)
+        return Ask("listed", slots, query, _names(table), (value,), flat=_all(query), n_rows=MOST_ROWS)
 
-    def _counted(self) -> Ask | None:
-        tables = [table for table in self._schema.tables if table.having("category", "year")]
-        table = self._rng.choice(tables) if tables else None
-        column = self._rng.choice(table.having("category", "year")) if table else None
-        if not table or not column or not (where := self._condition(table, column)):
-            return None
-        slots = {"tables": table.labels, "column": column.label, "value": str(where[1])}
-        query = _count(f"{table.sql} WHERE {where[0]}")
-        return Ask("counted", slots, query, _names(table), (where[1],), flat=_all(query))
+    def _counted(self) -> Ask:
+        table = self._choice([table for table in self._schema.tables if table.having("category", "year")])
+        column = self._choice(table.having("category", "year"))
+        value = self._value(column)
+        query = _count(f"{table.sql} WHERE {_equals(column, value)}")
+        slots = _slots(table, column=column, value=value)
+        return Ask("counted", slots, query, _names(table), (value,), flat=_all(query))
 
-    def _beyond(self) -> Ask | None:
-        drawn = self._of("number")
-        value = self._pick(drawn[2][0]) if drawn else None
-        if not drawn or value is None:
-            return None
-        table, _, (column,) = drawn
+    def _beyond(self) -> Ask:
+        table, (column,) = self._columns("number")
+        value = self._value(column)
         over = self._rng.random() < 0.5
-        slots = {"tables": table.labels, "column": column.label, "value": str(value)}
-        slots["how"] = "over" if over else "under"
         above, below = (_count(f"{table.sql} WHERE {column.sql} {sign} {literal(value)}") for sign in "><")
         query, slip = (above, None) if over else (below, above)
+        slots = _slots(table, column=column, value=value, how="over" if over else "under")
         return Ask("beyond", slots, query, _names(table), (value,), slip, flat=_all(query))
 
-    def _amount(self) -> Ask | None:
-        drawn = self._of("number")
-        if not drawn:
-            return None
-        table, _, (column,) = drawn
+    def _amount(self) -> Ask:
+        table, (column,) = self._columns("number")
         how = self._rng.choice(list(AMOUNTS))
         if how in column.label.split() or f"{how} {column.label}" in (other.label for other in table.columns):
-            return None  # the total of total hours, or of hours beside them
+            raise _NoPlace  # the total of total hours, or of hours beside them
         if how == "total" and NO_TOTAL.search(column.label):
-            return None
-        groups = table.having("category")
-        group = self._rng.choice(groups) if groups and self._rng.random() < 0.7 else None
-        where = self._condition(table, group) if group else None
-        source = f"{table.sql} WHERE {where[0]}" if where else table.sql
-        inside = AMOUNTS[how].format(column.sql)
+            raise _NoPlace
+        figure = AMOUNTS[how].format(column.sql)
         if how == "total" and any(isinstance(value, float) for value in column.samples):
-            inside = f"ROUND({inside}, 2)"
-        query = Query(f"SELECT {inside} FROM {source}", ((inside, column),))
-        slots = {"tables": table.labels, "column": column.label, "how": how, "value": str(where[1]) if where else ""}
-        slots["of"] = group.label if group else ""
-        kind = "amount" if where else "amount_all"
-        values = (where[1],) if where else ()
-        slip = Query(f"SELECT COUNT(*) FROM {source}", (("COUNT(*)", None),))
-        return Ask(kind, slots, query, _names(table), values, slip, flat=_all(query) if where else "")
+            figure = f"ROUND({figure}, 2)"
+        groups = table.having("category")
+        in_group = groups and self._rng.random() < 0.7
+        if in_group:
+            group = self._rng.choice(groups)
+            value = self._value(group)
+            source = f"{table.sql} WHERE {_equals(group, value)}"
+            slots, values = _slots(table, column=column, how=how, of=group, value=value), (value,)
+        else:
+            source, slots, values = table.sql, _slots(table, column=column, how=how), ()
+        query = Query(f"SELECT {figure} FROM {source}", ((figure, column),))
+        flat = _all(query) if in_group else ""
+        kind = "amount" if in_group else "amount_all"
+        return Ask(kind, slots, query, _names(table), values, _count(source), flat=flat)
 
-    def _parent(self) -> Ask | None:
-        linked = self._link(child=True, parent=False)
-        name = linked[1].name_column if linked else None
-        if not linked or not name or not (where := self._condition(linked[1], name, prefix="T1.")):
-            return None
-        link, table, parent = linked
-        columns = [*filter(None, [parent.name_column]), *parent.having(*TOLD)]
-        columns = [column for column in columns if column.name not in link.parent_columns]  # what the row itself holds
-        columns = [column for column in columns if column.role != "key" or column.name == parent.ident]
+    def _parent(self) -> Ask:
+        link, table, parent = self._link(child=True)
+        name = self._value(table.name_column)
         called = self._called(link, parent)
-        columns = [column for column in columns if column.label != called]  # the group of the group
-        if not columns:
-            return None
-        column = self._rng.choice(columns)
-        source = f"{joined(link, table, parent)} WHERE {where[0]}"
-        slots = {
-            "table": table.label,
-            "parent": called,
-            "name": str(where[1]),
-            "column": column.label,
-        }
+        columns = [
+            column
+            for column in [*([parent.name_column] if parent.ident else []), *parent.having(*TOLD)]
+            if column.name not in link.parent_columns  # what the row itself holds
+            and (column.role != "key" or column.name == parent.ident)
+            and column.label != called  # the group of the group
+        ]
+        column = self._choice(columns)
+        source = f"{joined(link, table, parent)} WHERE T1.{_equals(table.name_column, name)}"
+        slots = _slots(table, parent=called, name=name, column=column)
         slip = _select([columns[0]], source, "T2.") if column != columns[0] else None
-        return Ask("parent", slots, _select([column], source, "T2."), _names(table, parent), (where[1],), slip)
+        return Ask("parent", slots, _select([column], source, "T2."), _names(table, parent), (name,), slip)
 
-    def _children(self, *, count: bool = False) -> Ask | None:
-        linked = self._link(child=not count, parent=True)
-        name = linked[2].name_column if linked else None
-        if not linked or not name or not (where := self._condition(linked[2], name, prefix="T2.")):
-            return None
-        link, table, parent = linked
+    def _children(self, *, count: bool = False) -> Ask:
+        link, table, parent = self._link(child=not count, parent=True)
+        name = self._value(parent.name_column)
         if len(link.columns) == 1 and table.column(link.columns[0]).unique:
-            return None  # it has one at most
-        source = f"{joined(link, table, parent)} WHERE {where[0]}"
-        slots = {"tables": table.labels, "parent": self._called(link, parent), "name": str(where[1])}
-        about = (slots, _count(source), _names(table, parent), (where[1],))
+            raise _NoPlace  # it has one at most
+        source = f"{joined(link, table, parent)} WHERE T2.{_equals(parent.name_column, name)}"
+        slots = _slots(table, parent=self._called(link, parent), name=name)
         if count:
-            return Ask("children_count", *about)
-        assert table.name_column
-        return Ask("children", slots, _select([table.name_column], source, "T1."), *about[2:], n_rows=MOST_ROWS)
+            return Ask("children_count", slots, _count(source), _names(table, parent), (name,))
+        query = _select([table.name_column], source, "T1.")
+        return Ask("children", slots, query, _names(table, parent), (name,), n_rows=MOST_ROWS)
 
-    def _children_count(self) -> Ask | None:
+    def _children_count(self) -> Ask:
         return self._children(count=True)
 
-    def _year(self) -> Ask | None:
-        drawn = self._of("date")
-        value = self._pick(drawn[2][0]) if drawn else None
-        if not drawn or value is None:
-            return None
-        table, _, (column,) = drawn
-        year = str(value)[:4]
+    def _year(self) -> Ask:
+        table, (column,) = self._columns("date")
+        year = str(self._value(column))[:4]
         is_year = f"strftime('%Y', {column.sql}) = '{year}'"
         if self._schema.dialect != "sqlite":
             is_year = f"EXTRACT(YEAR FROM {column.sql}) = {year}"
         query = _count(f"{table.sql} WHERE {is_year}")
-        slots = {"tables": table.labels, "column": column.label, "value": year}
-        return Ask("year", slots, query, _names(table), (year,), flat=_all(query))
+        return Ask("year", _slots(table, column=column, value=year), query, _names(table), (year,), flat=_all(query))
 
-    def _since(self) -> Ask | None:
-        drawn = self._of("date")
-        value = self._pick(drawn[2][0]) if drawn else None
-        if not drawn or value is None:
-            return None
-        table, ident, (column,) = drawn
+    def _since(self) -> Ask:
+        table, (column,) = self._columns("date")
+        value = self._value(column)
         after = self._rng.random() < 0.5
-        later, earlier = (_select([ident], f"{table.sql} WHERE {column.sql} {sign} {literal(value)}") for sign in "><")
+        later, earlier = (
+            _select([table.name_column], f"{table.sql} WHERE {column.sql} {sign} {literal(value)}") for sign in "><"
+        )
         query, slip = (later, None) if after else (earlier, later)
-        slots = {
-            "tables": table.labels,
-            "column": column.label,
-            "value": str(value),
-            "how": "after" if after else "before",
-        }
+        slots = _slots(table, column=column, value=value, how="after" if after else "before")
         return Ask("since", slots, query, _names(table), (value,), slip, flat=_all(query), n_rows=MOST_ROWS)
 
-    def _top(self) -> Ask | None:
-        drawn = self._of("number", "date")
-        if not drawn or not drawn[2][0].complete:
-            return None
-        table, ident, (column,) = drawn
+    def _top(self) -> Ask:
+        table, (column,) = self._columns("number", "date")
+        if not column.complete:
+            raise _NoPlace
         n, high = self._rng.choice((1, 1, 2, 3)), self._rng.random() < 0.5
-        first, last = (_select([ident], f"{table.sql} ORDER BY {column.sql}{way} LIMIT {n}") for way in (" DESC", ""))
+        ordered = f"{table.sql} ORDER BY {column.sql}"
+        first, last = (_select([table.name_column], f"{ordered}{way} LIMIT {n}") for way in (" DESC", ""))
         query, slip = (first, None) if high else (last, first)
-        how = ("highest", "lowest") if column.role == "number" else ("latest", "earliest")
-        slots = {"table": table.label, "tables": table.labels, "column": column.label, "n": str(n)}
-        slots["how"] = how[0] if high else how[1]
-        order = " DESC" if high else ""
-        ranked = f"SELECT {column.sql} FROM {table.sql} ORDER BY {column.sql}{order} LIMIT {n + 1}"
+        most, least = ("highest", "lowest") if column.role == "number" else ("latest", "earliest")
+        slots = _slots(table, column=column, n=n, how=most if high else least)
+        ranked = f"SELECT {column.sql} FROM {ordered}{' DESC' if high else ''} LIMIT {n + 1}"
         kind = "top" if n > 1 else "top_one"
         return Ask(kind, slots, query, _names(table), (), slip, ranked=ranked, n_ranked=n + 1, n_rows=n)
 
-    def _most(self) -> Ask | None:
-        linked = self._link(child=False, parent=True)
-        name = linked[2].name_column if linked else None
-        if not linked or not name:
-            return None
-        link, table, parent = linked
+    def _most(self) -> Ask:
+        link, table, parent = self._link(parent=True)
+        name = parent.name_column
         keys = [parent.column(column) for column in link.parent_columns]
-        keys += [] if self._schema.dialect == "sqlite" or name in keys else [name]  # others want what they show in it
+        if self._schema.dialect != "sqlite" and name not in keys:
+            keys.append(name)  # others want what they show in it
         each = ", ".join(f"T2.{column.sql}" for column in keys)
         source = f"{joined(link, table, parent)} GROUP BY {each} ORDER BY COUNT(*) DESC LIMIT "
-        slots = {"tables": table.labels, "parent": self._called(link, parent)}
+        query = _select([name], f"{source}1", "T2.")
+        slots = _slots(table, parent=self._called(link, parent))
         ranked = f"SELECT COUNT(*) FROM {source}2"
-        return Ask(
-            "most", slots, _select([name], f"{source}1", "T2."), _names(table, parent), ranked=ranked, n_ranked=2
-        )
+        return Ask("most", slots, query, _names(table, parent), ranked=ranked, n_ranked=2)
 
-    def _without(self) -> Ask | None:
-        linked = self._link(child=False, parent=True)
-        name = linked[2].name_column if linked else None
-        if not linked or not name:
-            return None
-        link, table, parent = linked
-        if self._called(link, parent) != parent.label:
-            return None  # which of the links is not said
+    def _without(self) -> Ask:
+        link, table, parent = self._plain_link()
         own = [table.column(column).sql for column in link.columns]
         filled = " AND ".join(f"{column} IS NOT NULL" for column in own)
         inner = f"SELECT {', '.join(own)} FROM {table.sql} WHERE {filled}"
         key = ", ".join(parent.column(column).sql for column in link.parent_columns)
         key = f"({key})" if len(link.columns) > 1 else key
-        query = _select([name], f"{parent.sql} WHERE {key} NOT IN ({inner})")
-        slots = {"tables": table.labels, "parents": parent.labels}
+        query = _select([parent.name_column], f"{parent.sql} WHERE {key} NOT IN ({inner})")
+        slots = _slots(table, parents=parent.labels)
         return Ask("without", slots, query, _names(table, parent), flat=_all(query), n_rows=MOST_ROWS)
 
-    def _both(self) -> Ask | None:
-        linked = self._link(child=False, parent=True)
-        columns = linked[1].having("category") if linked else []
-        name = linked[2].name_column if linked else None
-        if not linked or not columns or not name:
-            return None
-        link, table, parent = linked
-        if self._called(link, parent) != parent.label:
-            return None
-        column = self._rng.choice(columns)
-        values = [self._pick(column), self._pick(column)]
-        if None in values or values[0] == values[1]:
-            return None
-        source = f"{joined(link, table, parent)} WHERE T1.{column.sql} = "
-        sides = [_select([name], f"{source}{literal(value)}", "T2.") for value in values if value is not None]
-        query = Query(" INTERSECT ".join(side.sql for side in sides), sides[0].heads)
-        slots = {"tables": table.labels, "parents": parent.labels, "column": column.label}
-        slots |= {"value": str(values[0]), "second": str(values[1])}
-        drawn = tuple(value for value in values if value is not None)
-        return Ask("both", slots, query, _names(table, parent), drawn, sides[0], flat=sides[0].sql, n_rows=MOST_ROWS)
+    def _both(self) -> Ask:
+        link, table, parent = self._plain_link()
+        column = self._choice(table.having("category"))
+        values = self._two_values(column)
+        source = f"{joined(link, table, parent)} WHERE T1."
+        one, other = (_select([parent.name_column], f"{source}{_equals(column, value)}", "T2.") for value in values)
+        query = Query(f"{one.sql} INTERSECT {other.sql}", one.heads)
+        slots = _slots(table, parents=parent.labels, column=column, value=values[0], second=values[1])
+        return Ask("both", slots, query, _names(table, parent), values, one, flat=one.sql, n_rows=MOST_ROWS)
 
 
 def is_short_for(short: str, text: str) -> bool:
@@ -362,7 +329,6 @@ def is_short_for(short: str, text: str) -> bool:
 
 
 def said_in(dialect: str, ask: Ask) -> Ask:
-    """The same in another dialect."""
     if dialect == "sqlite":
         return ask
     queries = {name: _query_in(dialect, query) for name, query in (("query", ask.query), ("slip", ask.slip)) if query}
@@ -388,6 +354,16 @@ def _sql_in(dialect: str, sql: str) -> tuple[str, list[str]]:
         if not isinstance(column, exp.Column):
             column.replace(exp.alias_(column.copy(), COMPUTED))
     return tree.sql(dialect=dialect), [column.alias_or_name for column in tree.selects]
+
+
+def _slots(table: Table, **said: Column | Value) -> dict[str, str]:
+    """What fills the placeholders of a wording: what rows of the table are called, and the names and values given."""
+    texts = {name: part.label if isinstance(part, Column) else str(part) for name, part in said.items()}
+    return {"table": table.label, "tables": table.labels} | texts
+
+
+def _equals(column: Column, value: Value) -> str:
+    return f"{column.sql} = {literal(value)}"
 
 
 def _names(*tables: Table) -> frozenset[str]:

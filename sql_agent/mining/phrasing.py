@@ -105,5 +105,8 @@ def phrased(mined: Mined, schema: Schema, settled: Settled, endpoint: JudgeEndpo
     splits = {name: [next(rest) for _ in split] for name, split in mined.splits.items()}
     reasons = ", ".join(f"{n} x {why}" for why, n in phraser.why.most_common() if why)
     summary = f"in the words of {endpoint.model}: {phraser.why['']} of {len(every)}"
-    summary += (f"; in their own: {reasons}" if reasons else "") + (f" ({phraser.ended})" if phraser.ended else "")
+    if reasons:
+        summary += f"; in their own: {reasons}"
+    if phraser.ended:
+        summary += f" ({phraser.ended})"
     return replace(mined, splits=without_leaks(splits, mined.dropped), phrased=summary)

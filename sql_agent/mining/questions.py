@@ -27,7 +27,7 @@ from sql_agent.config import database_place
 from sql_agent.curation.leaks import find_leaks
 from sql_agent.curation.rows import Row
 from sql_agent.environment.database import N_FULL, Database
-from sql_agent.mining.asks import KINDS, MOST_ROWS, Ask, Maker
+from sql_agent.mining.asks import MOST_ROWS, Ask, Maker
 from sql_agent.mining.schema import Column, Schema, Value, config_of, is_long_number
 from sql_agent.offline_judge import judge
 from sql_agent.offline_judge.typed import is_value
@@ -80,9 +80,8 @@ def shown_wordings(language: str, kind: str, *, held: bool = False) -> list[str]
 
 
 def worded(ask: Ask, wording: str, language: str) -> str:
-    """The question."""
     how = wordings(language)["how"]
-    text = wording.format(**{**ask.slots, "how": how.get(ask.slots.get("how", ""), "")})
+    text = wording.format_map(ask.slots | {"how": how.get(ask.slots.get("how"), "")})
     return text[0].upper() + text[1:] if language == "en" else text
 
 
@@ -127,13 +126,13 @@ def mine_questions(
         for split, size in sizes.items():
             tries = islice(_tries(schema, split, held=held, seed=seed, language=language), TRIES * size)
             kept: list[Question] = []
-            for one, result, why in checked(filter(None, tries), run) if size else ():
+            for tried, result, why in checked(filter(None, tries), run) if size else ():
                 dropped[why] += bool(why)
-                key = one.ask.query.sql + (one.wording if split == "train" else "")
+                key = tried.ask.query.sql + (tried.wording if split == "train" else "")
                 if not why and key not in taken:
                     taken.add(key)
                     slowest_s = max(slowest_s, result.elapsed_s)
-                    kept.append(_question(one, result, split, number=len(kept) + 1))
+                    kept.append(_question(tried, result, split, number=len(kept) + 1))
                 if len(kept) == size:
                     break
             splits[split] = kept
@@ -164,7 +163,7 @@ def _tries(schema: Schema, split: str, *, held: list[str], seed: int, language: 
 
     maker = Maker(schema, rng, pick)
     while True:
-        ask = maker.ask(rng.choices(list(KINDS), list(KINDS.values()))[0])
+        ask = maker.draw()
         fits = ask and bool(ask.tables & {*held}) == (split == "test_tables")
         if not ask or not fits or any(side_of(value, seed) != side for value in ask.values or [ask.query.sql]):
             yield None
@@ -179,14 +178,14 @@ def _tries(schema: Schema, split: str, *, held: list[str], seed: int, language: 
 def checked(tries: Iterable[Try], run: Run) -> Iterator[tuple[Try, QueryResult, str]]:
     """Each with its result and why it is no question, or "", in their order; some run ahead at once."""
 
-    def check(one: Try) -> tuple[QueryResult, str]:
-        result = run(one.ask.query.sql)
-        return result, trivial(one.ask, result, run)
+    def check(tried: Try) -> tuple[QueryResult, str]:
+        result = run(tried.ask.query.sql)
+        return result, trivial(tried.ask, result, run)
 
     with ThreadPoolExecutor(N_FULL) as pool:
         for batch in batched(tries, 2 * N_FULL):
-            for one, (result, why) in zip(batch, pool.map(check, batch), strict=True):
-                yield one, result, why or unfit(one.text, result)
+            for tried, (result, why) in zip(batch, pool.map(check, batch), strict=True):
+                yield tried, result, why or unfit(tried.text, result)
 
 
 def trivial(ask: Ask, result: QueryResult, run: Run) -> str:
@@ -231,18 +230,21 @@ def answer_of(result: QueryResult) -> str:
     return ", ".join(f"{name} = {value}" for name, value in result.rows)
 
 
-def _question(one: Try, result: QueryResult, split: str, *, number: int) -> Question:
-    ask, single = one.ask, len(result.rows) == len(result.columns) == 1
+def _question(tried: Try, result: QueryResult, split: str, *, number: int) -> Question:
+    ask = tried.ask
     column = ask.query.heads[0][1]
-    kind = "list" if not single else "date" if column and column.role == "date" else "text"
-    if single and not isinstance(result.rows[0][0], str):
+    if len(result.rows) > 1 or len(result.columns) > 1:
+        kind = "list"
+    elif not isinstance(result.rows[0][0], str):
         kind = "number"
+    else:
+        kind = "date" if column and column.role == "date" else "text"
     about = {"type": kind, "tables": sorted(ask.tables), "values": list(ask.values), "split": split}
     return Question(
         id=f"{split}-{number}",
-        question=one.text,
+        question=tried.text,
         answer=answer_of(result),
         task_type=ask.kind,
         sql=[ask.query.sql],
-        meta={"wording": one.wording, **about},
+        meta={"wording": tried.wording, **about},
     )

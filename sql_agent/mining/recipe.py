@@ -90,13 +90,13 @@ def config_text(schema: Schema, settled: Settled, *, gpu: bool, slowest_s: float
     sizes = load_recipe(GPU_RECIPE) if gpu else merge(load_recipe(CPU_RECIPE), {"trainer": CPU_STEPS})
     if settled.model:  # its prompt has all columns
         sizes = merge(sizes, {"rollout": {"max_prompt_tokens": MODEL_PROMPT_TOKENS}})
-    agent: dict[str, Any] = {"tools": ["sql"], "system_prompt": PROMPT if settled.model else SHORT_PROMPT}
-    agent |= {
-        "tool_description": TOOL[settled.language].format(dialect=TITLES[schema.dialect]),
-        "max_turns": 8 if settled.model else 3,
-    }
     tree: dict[str, dict[str, Any]] = {
-        "agent": agent,
+        "agent": {
+            "tools": ["sql"],
+            "system_prompt": PROMPT if settled.model else SHORT_PROMPT,
+            "tool_description": TOOL[settled.language].format(dialect=TITLES[schema.dialect]),
+            "max_turns": 8 if settled.model else 3,
+        },
         "database": {
             "url" if "://" in settled.database else "path": settled.database,
             "tables": [table.name for table in schema.tables],
@@ -111,7 +111,8 @@ def config_text(schema: Schema, settled: Settled, *, gpu: bool, slowest_s: float
     lines = ["# Made by agentgrpo mine. Half of the reward is for the answer, half for the result of the query."]
     for section, keys in tree.items():
         lines += ["", f"[{section}]", *(f"{key} = {toml(value)}" for key, value in keys.items())]
-        lines += [TERMS] if section == "reward" else []
+        if section == "reward":
+            lines.append(TERMS)
     return "\n".join(lines) + "\n"
 
 
@@ -121,25 +122,22 @@ def toml(value: Any) -> str:
 
 
 def readme(folder: Path, schema: Schema, mined: Mined, settled: Settled) -> str:
-    """What is here."""
     files = "\n".join(f"| `{n}.jsonl` | {len(split)} | {ABOUT_SPLITS[n]} |" for n, split in mined.splits.items())
-    return (
-        (HERE / "readme.txt")
-        .read_text(encoding="utf-8")
-        .format(
-            **settled.model_dump(include={"database", "language", "seed"}),
-            name=settled.name,
-            folder=folder,
-            files=files,
-            held=", ".join(mined.held_tables) or "none",
-            phrased=f" Asked {mined.phrased}." if mined.phrased else "",
-            n_tables=len(schema.tables),
-            n_links=len(schema.links),
-            dropped=told_drops(mined.dropped),
-        )
+    text = (HERE / "readme.txt").read_text(encoding="utf-8")
+    return text.format(
+        database=settled.database,
+        language=settled.language,
+        seed=settled.seed,
+        name=settled.name,
+        folder=folder,
+        files=files,
+        held=", ".join(mined.held_tables) or "none",
+        phrased=f" Asked {mined.phrased}." if mined.phrased else "",
+        n_tables=len(schema.tables),
+        n_links=len(schema.links),
+        dropped=told_drops(mined.dropped),
     )
 
 
 def told_drops(dropped: Counter[str]) -> str:
-    """Reasons with their counts."""
     return ", ".join(f"{n} x {why}" for why, n in dropped.most_common() if n and why) or "none"

@@ -88,7 +88,6 @@ class Column(Part):
 
     @property
     def sql(self) -> str:
-        """The name in SQL."""
         return quoted(self.name, self.dialect)
 
     @property
@@ -118,7 +117,6 @@ class Table(Part):
 
     @property
     def sql(self) -> str:
-        """The name in SQL."""
         return quoted(self.name, self.dialect)
 
     @property
@@ -132,13 +130,12 @@ class Table(Part):
         return self.said or one_and_several(self.name)[1]
 
     def column(self, name: str) -> Column:
-        """The column of this name."""
         return next(column for column in self.columns if column.name == name)
 
     @property
-    def name_column(self) -> Column | None:
-        """The column that `ident` names."""
-        return self.column(self.ident) if self.ident else None
+    def name_column(self) -> Column:
+        """The column that `ident` names; only of a table that has one."""
+        return self.column(self.ident)
 
     def having(self, *roles: Role) -> list[Column]:
         """The columns of these roles that are not the name."""
@@ -153,11 +150,22 @@ class Link(Part):
     parent: str
     parent_columns: tuple[str, ...]
 
+    @property
+    def own_ends(self) -> set[tuple[str, str]]:
+        """Table and column of what refers."""
+        return {(self.table, column) for column in self.columns}
+
+    @property
+    def parent_ends(self) -> set[tuple[str, str]]:
+        """Table and column of what is referred to."""
+        return {(self.parent, column) for column in self.parent_columns}
+
     def on(self, table: str, parent: str) -> str:
         """The condition of a join, its sides as SQL calls them."""
-        pairs = zip(self.columns, self.parent_columns, strict=True)
-        each = ((quoted(one, self.dialect), quoted(other, self.dialect)) for one, other in pairs)
-        return " AND ".join(f"{table}.{one} = {parent}.{other}" for one, other in each)
+        return " AND ".join(
+            f"{table}.{quoted(own, self.dialect)} = {parent}.{quoted(theirs, self.dialect)}"
+            for own, theirs in zip(self.columns, self.parent_columns, strict=True)
+        )
 
 
 class Schema(Part):
@@ -167,7 +175,6 @@ class Schema(Part):
     links: tuple[Link, ...] = ()
 
     def table(self, name: str) -> Table:
-        """The table of this name."""
         return next(table for table in self.tables if table.name == name)
 
 
@@ -203,7 +210,6 @@ def _words_of(dialect: str) -> Iterable[str]:
 
 
 def literal(value: Value) -> str:
-    """A value as SQL reads it as a value."""
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
 
 
@@ -240,34 +246,35 @@ def read_schema(database: str, *, tables: Sequence[str] = (), max_rows: int = SA
     config = config_of(database, tables=list(tables), max_rows=max_rows, timeout_s=20)
     try:
         with Database(config, database_place(config)) as opened:
-            there = {name: about for name, about in sorted(opened.details().items()) if is_sayable(name)}
-            there = {name: about for name, about in there.items() if about["kind"] != "virtual"}
-            links = [
-                Link(
-                    table=name, columns=tuple(own), parent=parent, parent_columns=tuple(theirs), dialect=opened.dialect
-                )
-                for name, about in there.items()
-                for own, parent, theirs in sorted(about["foreign_keys"])
-            ]
-            keys = {(name, column) for name, about in there.items() for column, _, is_key in about["columns"] if is_key}
-            keys |= {(link.table, column) for link in links for column in link.columns}
-            read = [_table(opened, name, about["kind"] == "view", keys) for name, about in there.items()]
-            found = [table for table in read if table]
-            implied = list(_implied(opened, found, links))
+            read, links = _read(opened)
     except DatabaseFault as exc:
         place = "a SQLite file, or a URL such as duckdb:///FILE"
         raise UserError(f"{exc}; here DATABASE is {place}, and --table names its tables") from exc
-    found = _said([_with_keys(table, implied) for table in found], language)
-    columns = {table.name: {column.name for column in table.columns} for table in found}
-    kept = [
-        link
-        for link in [*links, *implied]
-        if {*link.columns} <= columns.get(link.table, set())
-        and {*link.parent_columns} <= columns.get(link.parent, set())
-    ]
-    if not found:
+    if not read:
         raise UserError(f"database {database}: no table with rows can be read; fill one, or name it with --table")
-    return Schema(tables=tuple(found), links=tuple(kept), dialect=config.dialect)
+    known = {(table.name, column.name) for table in read for column in table.columns}
+    kept = [link for link in links if link.own_ends <= known and link.parent_ends <= known]
+    return Schema(tables=tuple(_said(read, language)), links=tuple(kept), dialect=config.dialect)
+
+
+def _read(database: Database) -> tuple[list[Table], list[Link]]:
+    """The tables that have rows, and all links between tables, also to those that have none."""
+    details = {
+        name: about
+        for name, about in sorted(database.details().items())
+        if is_sayable(name) and about["kind"] != "virtual"
+    }
+    links = [
+        Link(table=name, columns=tuple(own), parent=parent, parent_columns=tuple(theirs), dialect=database.dialect)
+        for name, about in details.items()
+        for own, parent, theirs in sorted(about["foreign_keys"])
+    ]
+    keys = {(name, column) for name, about in details.items() for column, _, is_key in about["columns"] if is_key}
+    keys.update(*(link.own_ends for link in links))
+    read = [_table(database, name, about["kind"] == "view", keys) for name, about in details.items()]
+    tables = [table for table in read if table]
+    implied = list(_implied(database, tables, links))
+    return [_with_keys(table, implied) for table in tables], links + implied
 
 
 def config_of(database: str, **keys: Any) -> DatabaseConfig:
@@ -280,7 +287,7 @@ def config_of(database: str, **keys: Any) -> DatabaseConfig:
 
 def _implied(database: Database, tables: Sequence[Table], links: Sequence[Link]) -> Iterator[Link]:
     """Links that nobody declared: customer_id, where all of its values are keys of customers."""
-    known = {(link.table, column) for link in links for column in link.columns}
+    known = {end for link in links for end in link.own_ends}
     keys = {table.label: (table, key) for table in tables for key in table.columns if key.role == "key" and key.unique}
     for table in tables:
         for column in table.columns:
@@ -307,9 +314,12 @@ def without_id(label: str) -> str:
 
 def _with_keys(table: Table, links: Sequence[Link]) -> Table:
     """The table, its columns of these links as keys."""
-    keys = {column for link in links if link.table == table.name for column in link.columns}
-    columns = [one.model_copy(update={"role": "key"}) if one.name in keys else one for one in table.columns]
-    return table.model_copy(update={"columns": tuple(columns)})
+    keys = {end for link in links for end in link.own_ends}
+    columns = tuple(
+        column.model_copy(update={"role": "key"}) if (table.name, column.name) in keys else column
+        for column in table.columns
+    )
+    return table.model_copy(update={"columns": columns})
 
 
 def _said(tables: list[Table], language: str) -> list[Table]:
@@ -341,14 +351,14 @@ def _table(database: Database, name: str, is_view: bool, keys: set[tuple[str, st
     """One table; None where it has no rows, or cannot be read by itself."""
     source, dialect = quoted(name, database.dialect), database.dialect
     counted = database.query_sync(f"SELECT COUNT(*) FROM {source}")
-    there = database.query_sync(f"SELECT * FROM {source} LIMIT 1")
-    if not counted.ok or not there.ok:
-        logger.warning("table %s is left out: %s", name, counted.error or there.error)
-    if not counted.ok or not there.rows:
+    first = database.query_sync(f"SELECT * FROM {source} LIMIT 1")
+    if not counted.ok or not first.ok:
+        logger.warning("table %s is left out: %s", name, counted.error or first.error)
+    if not counted.ok or not first.rows:
         return None
     n_rows = counted.rows[0][0]
-    found = [_column(database, name, column, n_rows, (name, column) in keys) for column in database.schema()[name]]
-    columns = tuple(filter(None, found))
+    read = [_column(database, name, column, n_rows, (name, column) in keys) for column in database.schema()[name]]
+    columns = tuple(column for column in read if column)
     return Table(name=name, dialect=dialect, is_view=is_view, n_rows=n_rows, columns=columns, ident=_ident(columns))
 
 
@@ -422,11 +432,8 @@ def _number_role(label: str, values: list[int | float], types: set[str], *, few:
     whole = types == {"integer"}
     if len(values) <= 2:
         return "flag"
-    if (
-        whole
-        and ("year" in label or all(1800 <= value < 2100 for value in values))
-        and all(value in YEARS for value in values)
-    ):
+    years = YEARS if "year" in label else range(1800, 2100)
+    if whole and all(value in years for value in values):
         return "year"
     lengths = {len(str(int(value))) for value in values}
     alike = len(lengths) == 1 and min(lengths) >= CODE_DIGITS
@@ -435,11 +442,13 @@ def _number_role(label: str, values: list[int | float], types: set[str], *, few:
 
 def _ident(columns: Sequence[Column]) -> str:
     """A unique column: a text that is called a name, or reads as one; else a key or a code."""
-    unique = [one for one in columns if one.unique and one.complete and one.role in ("text", "category", "key", "code")]
-    texts = [one for one in unique if one.samples and all(isinstance(value, str) for value in one.samples)]
-    named = [one for one in texts if NAMING.search(one.label)]
-    like_names = [one for one in texts if all(map(reads_as_name, one.samples))]
-    return next((found[0].name for found in (named, like_names, unique) if found), "")
+    roles = ("text", "category", "key", "code")
+    unique = [column for column in columns if column.unique and column.complete and column.role in roles]
+    texts = [column for column in unique if column.samples and all(isinstance(v, str) for v in column.samples)]
+    named = [column for column in texts if NAMING.search(column.label)]
+    like_names = [column for column in texts if all(map(reads_as_name, column.samples))]
+    best = [*named, *like_names, *unique]
+    return best[0].name if best else ""
 
 
 def reads_as_name(value: Value) -> bool:

@@ -37,7 +37,6 @@ class Settled(Record):
 
     @property
     def name(self) -> str:
-        """What people call the database."""
         return name_of(self.database)
 
 
@@ -108,5 +107,4 @@ def begin_training(folder: Path, state: State, amounts: Mapping[str, int | None]
 
 
 def save(folder: Path, state: State) -> None:
-    """Write the state."""
     write_json(folder / STATE, json.loads(state.model_dump_json()))

@@ -12,12 +12,11 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from sql_agent.curation.frequency import OUT as FREQUENCY
-from sql_agent.mining.asks import KINDS, Ask, Head, Maker, Query, joined
+from sql_agent.mining.asks import Ask, Head, Maker, Query, joined
 from sql_agent.mining.questions import WORDINGS, answer_of, shown_wordings, side_of, worded, wordings
 from sql_agent.mining.rewording import Rewording, everyday
 from sql_agent.mining.schema import Column, Schema, Value
@@ -40,18 +39,9 @@ FRAMES = [
     *("strftime('%Y', ", "T1.", "T2.", "COUNT(*)", ", "),
     *('\n{"status": "success", "records": [', '{"', '": "', '": ', '", "', '"}, {"', '"}', '], "count": ', "}\n"),
 ]
-FRAMES_IN = {  # as asks are said in these dialects
-    "postgres": (
-        " AS value",
-        "EXTRACT(YEAR FROM ",
-        "ROUND(CAST(AVG(",
-        "ROUND(CAST(SUM(",
-        ") AS DECIMAL), 2)",
-        " NULLS LAST",
-    ),
-    "duckdb": (" AS value", "EXTRACT(YEAR FROM "),
-    "mysql": (" AS value", "EXTRACT(YEAR FROM "),
-}
+# As asks are said in other dialects than SQLite, and in PostgreSQL's alone.
+OTHER_FRAMES = (" AS value", "EXTRACT(YEAR FROM ")
+POSTGRES_FRAMES = ("ROUND(CAST(AVG(", "ROUND(CAST(SUM(", ") AS DECIMAL), 2)", " NULLS LAST")
 
 
 @dataclass(frozen=True)
@@ -108,42 +98,31 @@ class TableTeacher:
         return Shapes(self.rng, han_of(self.schema), self.settled.seed)
 
     def demonstrate(self) -> list[Message]:
-        """A whole episode."""
         return to_messages(self._draft(), self.prompt)
 
     def query(self) -> list[Message]:
-        """A question and the call."""
         return self.demonstrate()[1:3]
 
     def echo(self) -> list[Message]:
-        """Repeat values."""
         columns = [column for table in self.schema.tables for column in table.columns if column.samples]
         values = [self._shapes.like(self.rng.choice(columns)) for _ in range(self.rng.randint(2, 6))]
         text = ", ".join(map(str, values))
         return [{"role": "user", "content": text}, {"role": "assistant", "content": text}]
 
     def _draft(self) -> Draft:
-        ask = next(self._asks())
-        language = self.settled.language
+        maker, language = Maker(self.schema, self.rng, self._shapes.like), self.settled.language
+        while not (ask := maker.draw()):
+            pass
         wording = self.rng.choice(shown_wordings(language, ask.kind))
         if self.rng.random() < REWORDED:
             wording = Rewording(language, self.rng).of(wording, ask.kind)
         question = worded(ask, wording, language)
-        slips = self.flawed and ask.slip and self.rng.random() < SLIPS
-        query = ask.slip if slips and ask.slip else ask.query
+        query = ask.slip if self.flawed and ask.slip and self.rng.random() < SLIPS else ask.query
         result = self._result(ask, query)
-        told = result
-        if self.flawed and len(result.rows) > 1 and self.rng.random() < FIRST_ONLY:
-            told = result.model_copy(update={"rows": result.rows[:1]})
         records = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
-        return Draft(question, query.sql, records, answer_of(told))
-
-    def _asks(self) -> Iterator[Ask]:
-        maker = Maker(self.schema, self.rng, self._shapes.like)
-        while True:
-            ask = maker.ask(self.rng.choices(list(KINDS), list(KINDS.values()))[0])
-            if ask:
-                yield ask
+        if self.flawed and len(result.rows) > 1 and self.rng.random() < FIRST_ONLY:
+            result = result.model_copy(update={"rows": result.rows[:1]})
+        return Draft(question, query.sql, records, answer_of(result))
 
     def _result(self, ask: Ask, query: Query) -> QueryResult:
         """Made-up rows; of a comparison those of its two names, in any order."""
@@ -165,13 +144,11 @@ class TableTeacher:
 
 
 def han_of(schema: Schema) -> list[str]:
-    """The Chinese characters of all values."""
     every = (str(value) for table in schema.tables for column in table.columns for value in column.samples)
     return cjk_inventory(every)
 
 
 def lesson_of(schema: Schema, settled: Settled, prompt: str) -> Lesson:
-    """What is taught of a schema."""
     known = wordings(settled.language)
     parts = [text for kind, texts in known.items() if kind != "how" for text in texts]
     said = [re.sub(r"{\w+}", " ", text) for text in parts] + list(known["how"].values())
@@ -182,12 +159,14 @@ def lesson_of(schema: Schema, settled: Settled, prompt: str) -> Lesson:
     frames = [f" FROM {table.sql}" for table in schema.tables]
     frames += [f" FROM {joined(link, schema.table(link.table), schema.table(link.parent))}" for link in schema.links]
     odd = [column.sql for table in schema.tables for column in table.columns if column.sql[0] in '"`']
-    frames += FRAMES_IN.get(schema.dialect, ())
+    frames += OTHER_FRAMES if schema.dialect != "sqlite" else ()
+    frames += POSTGRES_FRAMES if schema.dialect == "postgres" else ()
     frames = [json.dumps(text, ensure_ascii=False)[1:-1] for text in [*frames, *odd]]  # as calls have them
     frame = ["system", "user", "assistant", "MAX", "MIN", "SUM", "status", "success", "error", "records", "count"]
     texts = [*said, *labels, *names, *SYLLABLES, *frame, "query_database_by_sql", "sql", "工具", prompt]
+    texts += everyday(settled.language)
     return Lesson(
-        texts=[*[*texts, *everyday(settled.language)] * 3, "".join(han_of(schema))],
+        texts=[*texts * 3, "".join(han_of(schema))],
         frames=list(dict.fromkeys([*frames, *FRAMES])),
         tools=TOOLS,
         teacher=lambda rng, flawed: TableTeacher(rng, flawed, schema, settled, prompt),
