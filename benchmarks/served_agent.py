@@ -20,14 +20,13 @@ import itertools
 import json
 import os
 import random
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,6 +35,7 @@ import aiohttp
 import psutil
 import typer
 
+from benchmarks.support.load import server, work_on
 from benchmarks.support.processor import cpu_s
 from foundation.net import free_port
 from foundation.processes import end_with_parent
@@ -64,29 +64,11 @@ def recipe() -> Iterator[Path]:
 def served(folder: Path, model_url: str, *, max_open: int) -> Iterator[tuple[str, int]]:
     """The agent's address and its process."""
     port = free_port()
+    address = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "sql_agent", "serve", f"{MODEL}@{model_url}", "--as-agent", "--port", str(port)]
     command += ["--recipe", str(folder), "--max-open", str(max_open)]
-    environment = {**os.environ, "AGENT_API_TOKEN": ""}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, env=environment, text=True, preexec_fn=end_with_parent
-    ) as process:
-        try:
-            if not (process.stdout and process.stdout.readline()):
-                raise RuntimeError("the agent did not start")
-            yield f"http://127.0.0.1:{port}/v1", process.pid
-        finally:
-            process.send_signal(signal.SIGTERM)
-
-
-async def at_once(turn: Callable[[int], Awaitable[None]], n_turns: int, in_flight: int) -> None:
-    """So many turns, so many of them in flight."""
-    numbers = iter(range(1, n_turns + 1))
-
-    async def work() -> None:
-        for number in numbers:
-            await turn(number)
-
-    await asyncio.gather(*(work() for _ in range(in_flight)))
+    with server(command, f"{address}/health", AGENT_API_TOKEN="") as pid:
+        yield f"{address}/v1", pid
 
 
 @app.command(hidden=True)
@@ -102,7 +84,7 @@ def loop(folder: Path, model_url: str, in_flight: int) -> None:
 
         for turns in map(int, sys.stdin):
             before = cpu_s(os.getpid())
-            events.run(at_once(turn, turns, in_flight))
+            events.run(work_on(turn, range(turns), in_flight))
             print(1000 * (cpu_s(os.getpid()) - before) / turns, flush=True)
 
 
@@ -118,7 +100,7 @@ async def cpu_ms_per_turn(address: str, pid: int, *, stream: bool, turns: int, i
                     raise RuntimeError(text[:300])
 
         before = cpu_s(pid)
-        await at_once(turn, turns, in_flight)
+        await work_on(turn, range(turns), in_flight)
         return 1000 * (cpu_s(pid) - before) / turns
 
 
@@ -263,7 +245,7 @@ async def ask_until_answered(
 
         killing = asyncio.ensure_future(killer.run(pid, counts))
         try:
-            await at_once(turn, turns, in_flight)
+            await work_on(turn, range(1, turns + 1), in_flight)
         finally:
             killing.cancel()
 
