@@ -13,8 +13,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sql_agent.judge_audit.metrics import Rate
-
 USAGE = ("calls", "cache_hits", "prompt_tokens", "completion_tokens", "cost")
 GROUP = ("kind, task type", "n", "label", "score", "attacks %", "refused %", "accuracy %", "order %")
 
@@ -44,19 +42,19 @@ def show(out: Console, report: dict[str, Any]) -> None:
     names = [escape(judge["judge"]) for judge in judges]
     out.print(_table(f"{report['n']} items, {report['n_attacks']} of them attacks", ["figure", *names], rows(judges)))
     for judge in judges:
-        groups = [*judge["by_kind"].items(), ("", None), *judge["by_task"].items()]
+        groups = [*judge["by_kind"].items(), ("", {}), *judge["by_task"].items()]
         groups = [(escape(name), figures) for name, figures in groups if name or not figures]
         for title, columns, cells in (
             ("means, and rates with their intervals", GROUP, _group),
             ("flips, and the cost of one score", FLIPS, _spent),
         ):
-            lines = [(name, cells(figures) if figures else [""] * len(columns[1:])) for name, figures in groups]
+            lines = [(name, cells(figures) if figures else []) for name, figures in groups]
             out.print(_table(f"{escape(judge['judge'])}: {title}", list(columns), lines))
-    paid = {name: [judge["strategies"].get(name) for judge in judges] for name in judges[0]["strategies"]}
-    if paid:
-        lines = [
-            (name, [f"{_interval(f)}  n {f['n']}" if f else "-" for f in figures]) for name, figures in paid.items()
-        ]
+    lines = []
+    for name in judges[0]["strategies"]:
+        paid = [judge["strategies"].get(name) for judge in judges]
+        lines.append((name, [f"{_interval(figure)}  n {figure['n']}" if figure else "-" for figure in paid]))
+    if lines:
         out.print(_table("mean reward of strategies, the bonus included", ["strategy", *names], lines))
 
 
@@ -70,15 +68,14 @@ def _table(title: str, columns: list[str], lines: Iterable[tuple[str, list[str]]
 
 
 def _group(figures: dict[str, Any]) -> list[str]:
-    rates = [{**figures[name], "value": figures[name]["rate"]} for name in ("attack_success", "refused", "accuracy")]
     means = [number(figures[name]) for name in ("mean_label", "mean_score")]
-    return [str(figures["n"]), *means, *(_interval(figure, 100) for figure in [*rates, figures["order"]])]
+    rates = [_interval(figures[name], 100) for name in ("attack_success", "refused", "accuracy", "order")]
+    return [str(figures["n"]), *means, *rates]
 
 
 def _spent(figures: dict[str, Any]) -> list[str]:
-    rates = [figures["flips"].get(how) for how in ("again", "harmless", "words")]
-    flipped = [_interval({**rate, "value": rate["rate"]}, 100) if rate else "-" for rate in rates]
-    cost = figures["cost"]
+    flips, cost = figures["flips"], figures["cost"]
+    flipped = [_interval(flips[how], 100) if how in flips else "-" for how in ("again", "harmless", "words")]
     return [
         *flipped,
         _interval(cost["calls"]),
@@ -115,20 +112,24 @@ def rows(judges: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
 
 
 def _interval(figure: dict[str, Any], factor: float = 1, digits: int | None = None) -> str:
-    """A figure and its interval, in two digits, or multiplied (per cent) with none."""
-    value, low, high = (None if v is None else factor * v for v in (figure["value"], figure["low"], figure["high"]))
+    """A figure or a rate and its interval, in two digits, or multiplied (per cent) with none."""
+    value = figure["rate" if "rate" in figure else "value"]
+    if value is None:
+        return "-"
     if digits is None:
         digits = 0 if factor > 1 else 2
-    form = f".{digits}f"
-    return "-" if value is None else f"{value:{form}}" + (f" [{low:{form}}, {high:{form}}]" if low is not None else "")
+    text = f"{factor * value:.{digits}f}"
+    if figure["low"] is None:
+        return text
+    return f"{text} [{factor * figure['low']:.{digits}f}, {factor * figure['high']:.{digits}f}]"
 
 
-def percent(counted: dict[str, Any]) -> str:
+def percent(rate: dict[str, Any]) -> str:
     """A rate with its interval and counts."""
-    r = Rate.model_validate(counted)
-    if r.rate is None or r.low is None or r.high is None:
+    if rate["rate"] is None:
         return "-"
-    return f"{100 * r.rate:.1f} % [{100 * r.low:.1f}, {100 * r.high:.1f}]  {r.count}/{r.n}"
+    value, low, high = (100 * rate[name] for name in ("rate", "low", "high"))
+    return f"{value:.1f} % [{low:.1f}, {high:.1f}]  {rate['count']}/{rate['n']}"
 
 
 def number(value: float | None) -> str:
