@@ -74,7 +74,6 @@ def record_of(rng: random.Random, name: str, *, step: int, question: int) -> dic
 
 
 def write_step(audit: AuditLog, rng: random.Random, step: int, n: int) -> None:
-    """A step's rollouts and its update."""
     rollouts, records, rows = [], {}, []
     for place in range(n):
         name, attempt = f"ro-{step:04d}{place:04d}", f"at-{step:04d}{place:04d}"
@@ -107,7 +106,6 @@ def query_seconds(folder: Path) -> dict[str, float]:
 
 
 def measure(folder: Path, *, n_rollouts: int, seed: int = 1) -> dict[str, Any]:
-    """Write the rollouts step by step, then time the queries over them."""
     rng = random.Random(seed)
     n_steps = math.ceil(n_rollouts / PER_STEP)
     spent = 0.0

@@ -120,7 +120,6 @@ class Endpoint:
 
 
 def judge_at(url: str, folder: Path, **options: Any) -> LLMJudge:
-    """A judge with a folder of its own."""
     endpoint = JudgeEndpoint(api_key=SecretStr("none"), base_url=url, model="local")
     return LLMJudge(endpoint, folder=folder, timeout_s=120.0, **options)
 

@@ -29,13 +29,11 @@ KEYS = ("sql_result", "sql_partial", "columns", "precision", "recall")
 
 
 def tables(query: exp.Query) -> str:
-    """FROM and JOIN of a query, as SQL."""
     parts = [query.args.get("from_"), *query.args.get("joins", [])]
     return " ".join(part.sql("sqlite") for part in parts if part)
 
 
 def one_table(query: exp.Query) -> str:
-    """FROM of its first table."""
     table = query.find(exp.Table)
     return f"FROM {table.sql('sqlite')}" if table else ""
 

@@ -74,7 +74,6 @@ class Part:
 
 
 def spans_of(shape: Shape) -> list[Span]:
-    """The calls of one rollout as the gateway writes them."""
     rng, pack = random.Random(1), functools.partial(Packer().packed, "at")
     spans: list[Span] = []
     ids: list[int] = []
@@ -102,7 +101,6 @@ def cpu_s(work: Callable[[], Any]) -> float:
 
 
 def held_bytes(work: Callable[[], Any]) -> int:
-    """Memory of what `work` gives."""
     tracemalloc.start()
     try:
         result = work()  # held until it is counted
@@ -112,7 +110,6 @@ def held_bytes(work: Callable[[], Any]) -> int:
 
 
 def parts_of(shape: Shape, *, gateway_ms: float, store_ms: float, operation_ms: float) -> list[Part]:
-    """What each part of a run does in a step of this shape."""
     spans, limits = spans_of(shape), Limits(shape.tokens, shape.tokens + shape.calls * shape.sampled)
     calls, _ = read_calls(spans)
     assert len(calls) == shape.calls

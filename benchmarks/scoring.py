@@ -75,7 +75,6 @@ class Plain:
 
 @contextmanager
 def serve(folder: Path, *, batch_size: int) -> Iterator[str]:
-    """The address of the real server."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "reward_model.inference_api", "--model_path", str(folder)]
@@ -120,7 +119,6 @@ def rates(runs: dict[str, Callable[[], list[float]]], n_items: int, rounds: int)
 
 
 def measure(folder: Path, *, n_items: int, batch_size: int, max_items: int, rounds: int) -> dict[str, Any]:
-    """All figures of one run."""
     items = make_items(n_items)
     plain = Plain(folder)
     with (

@@ -53,7 +53,6 @@ app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=F
 
 @contextmanager
 def recipe() -> Iterator[Path]:
-    """A folder with an agent of one tool."""
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "tools.py").write_text(TOOLS, encoding="utf-8")
         (Path(name) / "config.toml").write_text(RECIPE, encoding="utf-8")
@@ -62,7 +61,6 @@ def recipe() -> Iterator[Path]:
 
 @contextmanager
 def served(folder: Path, model_url: str, *, max_open: int) -> Iterator[tuple[str, int]]:
-    """The agent's address and its process."""
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "sql_agent", "serve", f"{MODEL}@{model_url}", "--as-agent", "--port", str(port)]
@@ -151,7 +149,6 @@ class Killer:
         return subprocess.Popen(command, preexec_fn=end_with_parent)
 
     async def up(self) -> None:
-        """Wait for the model server."""
         while True:
             with contextlib.suppress(OSError):
                 _, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -176,13 +173,11 @@ class Killer:
                     self.killed["tool"] += 1
 
     def end(self) -> None:
-        """Kill the model server for the last time."""
         self._model.kill()
         self._model.wait()
 
 
 def request(address: str, number: int) -> tuple[str, dict[str, Any]]:
-    """One of four ways to ask for `number` + 1: chat or response, whole or streamed."""
     stream, said = number % 4 > 1, str(number)
     if number % 2:
         return f"{address}/chat/completions", {"model": MODEL, "stream": stream, "messages": [user(said)]}
@@ -190,7 +185,6 @@ def request(address: str, number: int) -> tuple[str, dict[str, Any]]:
 
 
 def user(text: str) -> dict[str, str]:
-    """A message."""
     return {"role": "user", "content": text}
 
 

@@ -43,7 +43,6 @@ SAMPLE_S = 0.02
 
 
 def make_store(backend: str, folder: Path) -> Any:
-    """The store of a backend."""
     if backend == "memory":
         from agentlightning.store.memory import InMemoryLightningStore
 
@@ -162,7 +161,6 @@ def measure_stores(n_stores: int, address: str, n_rollouts: int) -> None:
 
 
 def succeeded(connection: Any) -> int:
-    """Rollouts that the database has as ended."""
     return connection.execute("SELECT count(*) FROM rollouts WHERE status = 'succeeded'").fetchone()[0]
 
 

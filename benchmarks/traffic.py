@@ -48,7 +48,6 @@ BODY = {"model": MODEL, "messages": MESSAGES, "temperature": 1.0, "top_p": 1.0}
 
 @contextmanager
 def store_process(path: str) -> Iterator[tuple[str, int]]:
-    """The store of a path: its address and process id."""
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryDirectory() as folder:
@@ -60,7 +59,6 @@ def store_process(path: str) -> Iterator[tuple[str, int]]:
 
 
 def make_proxy(path: str, store: Any, *, plain_spans: bool = False) -> Any:
-    """The proxy of a path, not started."""
     from agl_plugin.proxy.gate import Gate
 
     port = free_port()
@@ -204,7 +202,6 @@ async def measured_long(model: str, *, rollouts: int, calls: int, tokens: int) -
 
 
 def long_lines(costs: dict[str, dict[str, float]]) -> Iterator[str]:
-    """The figures as a table."""
     yield f"{'of a rollout':16}{'plain':>12}{'packed':>12}{'ratio':>8}"
     for cost, plain in costs["plain"].items():
         packed, unit = costs["packed"][cost], 1000 if cost.endswith("_s") else 1 / 1024

@@ -37,12 +37,10 @@ class Advisory:
     summary: str
 
     def affects(self, version: str) -> bool:
-        """True when `version` has the fault."""
         return any(SpecifierSet(specifier, prereleases=True).contains(version) for specifier in self.affected)
 
 
 def known() -> list[Advisory]:
-    """The list in the repository."""
     return [Advisory(**row) for row in json.loads(LIST.read_text(encoding="utf-8"))]
 
 
@@ -123,7 +121,6 @@ def undecided(security: str, advisories: list[Advisory], versions: dict[str, set
 
 
 def main() -> None:
-    """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--refresh", action="store_true", help="ask OSV about each locked package first")
     parser.add_argument("--url", default=OSV, help="another server that speaks OSV's API")

@@ -69,7 +69,6 @@ async def read(store: Any, rollout_ids: list[str], *, limits: Limits) -> tuple[d
 
 
 def seen_by_audit(rollout_id: str, calls: list[Call]) -> Seen:
-    """A rollout of one attempt, which has its id."""
     attempt = Attempt(attempt_id=rollout_id, rollout_id=rollout_id, sequence_id=1, start_time=0.0)
     rollout = Rollout(rollout_id=rollout_id, input={}, start_time=0.0)
     own_calls = [replace(call, facts={**call.facts, "attempt_id": rollout_id}) for call in calls]

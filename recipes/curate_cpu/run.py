@@ -79,7 +79,6 @@ def reader(names: Sequence[str]) -> Handler:
 
 
 def names_known() -> list[str]:
-    """Drugs and diseases of the bundled database."""
     with closing(sqlite3.connect(f"{database_path(DatabaseConfig()).as_uri()}?mode=ro", uri=True)) as connection:
         return [name for (name,) in connection.execute(NAMES)]
 

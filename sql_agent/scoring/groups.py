@@ -69,7 +69,6 @@ class GroupGrader:
 
 
 def grader_of(scoring: ScoringContext) -> GroupGrader:
-    """The grader of a run's groups."""
     mode = scoring.config.judge.mode
     rewards = {name: of_agent.config for name, of_agent in scoring.agents.items()}
     return GroupGrader(scoring.llm if mode != "pointwise" else None, mode, scoring.config, rewards)

@@ -21,7 +21,6 @@ HEADER_BYTES = 8  # a safetensors file opens with the length of its JSON header,
 
 
 def shipped_file(seed: int, task: TinyTask) -> Path:
-    """Where the weights of a seed are, if they are shipped."""
     return task.shipped / f"seed_{seed}.safetensors"
 
 
