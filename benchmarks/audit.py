@@ -29,19 +29,19 @@ from agl_plugin.update.rows import Call, Limits, rows_of_calls
 from agl_plugin.update.rules import Updated, UpdatedRow
 from foundation import run_folder
 from sql_agent.run_audit.chain import Chain
-from sql_agent.run_audit.search import asked, find, reasons, steps, trail
+from sql_agent.run_audit.search import find, reasons, steps, trail, values_of
 
 PER_STEP, GROUP = 256, 8
 PROMPT_TOKENS, SAMPLED_TOKENS, TOOL_TOKENS = 600, 60, 120
 LIMITS = Limits(2048, 4096)
 ASKED = {
-    "rewards below 0.05": asked(max_reward=0.05),
-    "rewards between 0.3 and 0.4 of a late step": asked(min_reward=0.3, max_reward=0.4, step=300),
-    "unscored": asked(unscored="any"),
-    "judge faults": asked(unscored="judge_fault"),
-    "a question's text": asked(question="number 77 "),
-    "failed tools": asked(tool_error=True),
-    "nothing that there is": asked(min_reward=9.0, tool_error=True),
+    "rewards below 0.05": values_of(max_reward=0.05),
+    "rewards between 0.3 and 0.4 of a late step": values_of(min_reward=0.3, max_reward=0.4, step=300),
+    "unscored": values_of(unscored="any"),
+    "judge faults": values_of(unscored="judge_fault"),
+    "a question's text": values_of(question="number 77 "),
+    "failed tools": values_of(tool_error=True),
+    "nothing that there is": values_of(min_reward=9.0, tool_error=True),
 }
 
 

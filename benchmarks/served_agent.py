@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -102,6 +102,23 @@ async def cpu_ms_per_turn(address: str, pid: int, *, stream: bool, turns: int, i
         return 1000 * (cpu_s(pid) - before) / turns
 
 
+@contextmanager
+def bare_loop(folder: Path, model_url: str, in_flight: int) -> Iterator[Callable[[int], float]]:
+    """The loop without a server, in a process of its own: a function of the number of turns to their CPU in ms each."""
+    command = [sys.executable, "-m", "benchmarks.served_agent", "loop", str(folder), model_url, str(in_flight)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, preexec_fn=end_with_parent) as process:
+        assert process.stdin and process.stdout
+        asking, answering = process.stdin, process.stdout
+
+        def measured(turns: int) -> float:
+            print(turns, file=asking, flush=True)
+            return float(answering.readline())
+
+        yield measured
+        asking.close()
+
+
 @app.command()
 def overhead(
     turns: Annotated[int, typer.Option(min=10)] = 200,
@@ -111,30 +128,22 @@ def overhead(
     """CPU of a turn, served and bare, in so many rounds of turns after one that warms up."""
     from benchmarks.support.model_server import model_server  # loads the proxy, for which no model process should wait
 
-    with recipe() as folder, model_server() as model:
-        url = f"{model}/0/v1"
-        command = [sys.executable, "-m", "benchmarks.served_agent", "loop", str(folder), url, str(in_flight)]
-        with (
-            subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=end_with_parent
-            ) as bare,
-            served(folder, url, max_open=in_flight) as (address, pid),
-        ):
-            assert bare.stdin and bare.stdout
-            costs: list[tuple[float, float, float]] = []
-            for _ in range(rounds + 1):
-                print(turns, file=bare.stdin, flush=True)
-                cost = float(bare.stdout.readline())
-                whole, streamed = (
-                    asyncio.run(cpu_ms_per_turn(address, pid, stream=stream, turns=turns, in_flight=in_flight))
-                    for stream in (False, True)
-                )
-                print(f"{cost:7.2f} {whole:7.2f} {streamed:7.2f} ms a turn, load {os.getloadavg()[0]:.1f}", flush=True)
-                costs.append((cost, whole, streamed))
-            bare.stdin.close()
-    for name, of in (("bare loop", 0), ("served, whole", 1), ("served, streamed", 2)):
-        cost = statistics.mean(row[of] for row in costs[1:])
-        print(f"{name:17}{cost:7.2f} ms a turn, above the loop: {estimate(row[of] - row[0] for row in costs[1:])}")
+    costs: list[tuple[float, float, float]] = []
+    with (
+        recipe() as folder,
+        model_server() as model,
+        served(folder, f"{model}/0/v1", max_open=in_flight) as (url, pid),
+        bare_loop(folder, f"{model}/0/v1", in_flight) as bare,
+    ):
+        for _ in range(rounds + 1):
+            cost = bare(turns)
+            whole = asyncio.run(cpu_ms_per_turn(url, pid, stream=False, turns=turns, in_flight=in_flight))
+            streamed = asyncio.run(cpu_ms_per_turn(url, pid, stream=True, turns=turns, in_flight=in_flight))
+            print(f"{cost:7.2f} {whole:7.2f} {streamed:7.2f} ms a turn, load {os.getloadavg()[0]:.1f}", flush=True)
+            costs.append((cost, whole, streamed))
+    for column, name in enumerate(("bare loop", "served, whole", "served, streamed")):
+        cost = statistics.mean(row[column] for row in costs[1:])
+        print(f"{name:17}{cost:7.2f} ms a turn, above the loop: {estimate(row[column] - row[0] for row in costs[1:])}")
 
 
 class Killer:
@@ -162,12 +171,11 @@ class Killer:
             while counts["right"] < then:
                 await asyncio.sleep(0.05)
             if number % 2:
-                self._model.kill()
-                self._model.wait()
+                self.end()
                 self.killed["model"] += 1
                 self._model = self._started()
                 await self.up()
-            elif leaves := [one for one in psutil.Process(pid).children(recursive=True) if not one.children()]:
+            elif leaves := [child for child in psutil.Process(pid).children(recursive=True) if not child.children()]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     random.choice(leaves).kill()
                     self.killed["tool"] += 1
@@ -178,14 +186,10 @@ class Killer:
 
 
 def request(address: str, number: int) -> tuple[str, dict[str, Any]]:
-    stream, said = number % 4 > 1, str(number)
+    body: dict[str, Any] = {"model": MODEL, "stream": number % 4 > 1}
     if number % 2:
-        return f"{address}/chat/completions", {"model": MODEL, "stream": stream, "messages": [user(said)]}
-    return f"{address}/responses", {"model": MODEL, "stream": stream, "input": said}
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
+        return f"{address}/chat/completions", body | {"messages": [{"role": "user", "content": str(number)}]}
+    return f"{address}/responses", body | {"input": str(number)}
 
 
 def reply_text(body: str, *, stream: bool) -> str:
