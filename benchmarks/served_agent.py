@@ -35,8 +35,7 @@ import aiohttp
 import psutil
 import typer
 
-from benchmarks.support.load import server, work_on
-from benchmarks.support.processor import cpu_s
+from benchmarks.support.load import cpu_s, server, work_on
 from foundation.net import free_port
 from foundation.processes import end_with_parent
 from sql_agent.agent.conversation import Conversation

@@ -29,7 +29,7 @@ import psutil
 import typer
 
 from benchmarks.support.distant import distant
-from benchmarks.support.processor import cpu_s
+from benchmarks.support.load import cpu_s
 from foundation.environment import COMMON_ENV
 
 AT_ONCE, PER_STEP, CALLS = 64, 256, 3

@@ -18,7 +18,7 @@ from typing import Any
 
 import typer
 
-from benchmarks.support.processor import cpu_s
+from benchmarks.support.load import cpu_s
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.tool import EpisodeContext

@@ -30,9 +30,8 @@ from typing import Annotated, Any
 import aiohttp
 import typer
 
-from benchmarks.support.load import server
+from benchmarks.support.load import cpu_s, server
 from benchmarks.support.model_server import MODEL, model_server
-from benchmarks.support.processor import cpu_s
 from foundation.environment import COMMON_ENV
 from foundation.net import free_port
 

@@ -1,4 +1,4 @@
-"""What a benchmark sends work to and how: a server in a process of its own, and so much work at a time."""
+"""What a benchmark measures with: a server in a process of its own, so much work at a time, processor time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import os
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import httpx
+import psutil
 
 from foundation.processes import end_with_parent
 
@@ -48,3 +49,16 @@ def _is_up(address: str) -> bool:
         return httpx.get(address, trust_env=False).is_success
     except httpx.HTTPError:
         return False
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of processor time of a process and of all that it started, also of those that ended and were waited for;
+    0 for none. Raises psutil.NoSuchProcess where the process itself is not there.
+    """
+    if not pid:
+        return 0.0
+    first = psutil.Process(pid)
+    while True:
+        everyone = [first, *first.children(recursive=True)]
+        with suppress(psutil.NoSuchProcess):  # one ended meanwhile: its time is its parent's now
+            return sum(sum(process.cpu_times()[:4]) for process in everyone)

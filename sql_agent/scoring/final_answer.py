@@ -158,14 +158,13 @@ def read_truth(text: str) -> Answer:
 
 def shown(answer: Answer) -> str:
     """An answer for people and programs; "" where it is unclear."""
-    if answer.unclear or not answer.number:
-        return "" if answer.unclear else answer.text
+    if answer.unclear:
+        return ""
+    if not answer.number:
+        return answer.text
     value = answer.number.value
     decimal = f"{value:.15g}"
-    if value.denominator == 1:
-        text = str(value.numerator)
-    else:
-        text = decimal if Fraction(decimal) == value else str(value)
+    text = decimal if value.denominator > 1 and Fraction(decimal) == value else str(value)
     return f"{text}%" if answer.number.percent else text
 
 
