@@ -86,29 +86,24 @@ def _spent(figures: dict[str, Any]) -> list[str]:
 
 def rows(judges: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     """Name and cells of each line of the first table."""
-
-    def line(name: str, cell: Callable[[dict[str, Any]], str]) -> tuple[str, list[str]]:
-        return name, [cell(judge) for judge in judges]
-
-    lines = [
-        line("attack success", lambda j: percent(j["attack_success"])),
-        line("right answers refused", lambda j: percent(j["refused"])),
-        line("accuracy", lambda j: percent(j["accuracy"])),
-        line("accuracy, honest items", lambda j: percent(j["honest"]["accuracy"])),
-        line("pairs to a question in order, %", lambda j: f"{_interval(j['order'], 100)}  of {j['n_pairs']}"),
-        line("Spearman", lambda j: _interval(j["spearman"])),
-        line("Spearman, honest items", lambda j: _interval(j["honest"]["spearman"])),
-        line("mean error", lambda j: number(j["mean_error"])),
-        line("calibration error", lambda j: number(j["calibration_error"])),
-    ]
+    lines: dict[str, Callable[[dict[str, Any]], str]] = {
+        "attack success": lambda j: percent(j["attack_success"]),
+        "right answers refused": lambda j: percent(j["refused"]),
+        "accuracy": lambda j: percent(j["accuracy"]),
+        "accuracy, honest items": lambda j: percent(j["honest"]["accuracy"]),
+        "pairs to a question in order, %": lambda j: f"{_interval(j['order'], 100)}  of {j['n_pairs']}",
+        "Spearman": lambda j: _interval(j["spearman"]),
+        "Spearman, honest items": lambda j: _interval(j["honest"]["spearman"]),
+        "mean error": lambda j: number(j["mean_error"]),
+        "calibration error": lambda j: number(j["calibration_error"]),
+    }
     for name in judges[0]["flips"]:
-        lines.append(line(f"flips, {name}", lambda j, name=name: percent(j["flips"][name]["flips"])))
-    return [
-        *lines,
-        line("unscored", lambda j: ", ".join(f"{n} {why}" for why, n in j["unscored"].items()) or "0"),
-        *(line(name.replace("_", " "), lambda j, name=name: f"{j['cost'][name]:.6g}") for name in USAGE),
-        line("ms per score", lambda j: f"{j['cost']['ms_per_score']:.1f}"),
-    ]
+        lines[f"flips, {name}"] = lambda j, name=name: percent(j["flips"][name]["flips"])
+    lines["unscored"] = lambda j: ", ".join(f"{n} {why}" for why, n in j["unscored"].items()) or "0"
+    for name in USAGE:
+        lines[name.replace("_", " ")] = lambda j, name=name: f"{j['cost'][name]:.6g}"
+    lines["ms per score"] = lambda j: f"{j['cost']['ms_per_score']:.1f}"
+    return [(name, [cell(judge) for judge in judges]) for name, cell in lines.items()]
 
 
 def _interval(figure: dict[str, Any], factor: float = 1, digits: int | None = None) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 
 import cn2an
@@ -285,9 +286,8 @@ def _in_digits(text: str) -> str:
 
 def _in_one_unit(text: str) -> str:
     """18元5角 as 37/2元: what stands in units of one kind, each amount less than one of the unit before."""
-
     for amounts, step, sizes in AMOUNTS:
-        text = amounts.sub(lambda match, step=step, sizes=sizes: _joined(match, step, sizes), text)
+        text = amounts.sub(partial(_joined, step=step, sizes=sizes), text)
     return text
 
 
