@@ -12,6 +12,7 @@ staleness_mean     of asynchronous steps
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import tempfile
@@ -21,7 +22,7 @@ from typing import Annotated, Any
 import typer
 
 from agl_plugin.audit.verify import verify
-from benchmarks.training import COMMAND, trained, with_keys
+from benchmarks.training import trained
 from foundation import run_folder
 from foundation.files import read_lines
 from sql_agent.config import ROOT
@@ -41,13 +42,16 @@ KEYS = {
 
 
 def measured(folder: Path, *, seed: int, steps: int, ahead: int) -> dict[str, Any]:
-    """The figures of one run below `folder`."""
-    more = {"rollout.async_groups": ahead, "rollout.max_staleness": 8} if ahead else {}
+    """The figures of one run below `folder`; `ahead` of 0 is synchronous."""
     keys = {"trainer.max_steps": steps, "trainer.validate_every": steps, "trainer.runs_dir": folder, "data.seed": seed}
-    run = trained(with_keys(COMMAND, KEYS | keys | more), folder, log=folder / "log")
+    if ahead:
+        keys |= {"rollout.async_groups": ahead, "rollout.max_staleness": 8}
+    run = trained(KEYS | keys, folder)
     lines = read_lines(run / run_folder.METRICS)
     steps_done = [line for line in lines if line["kind"] == "train"][WARM_UP:]
     return {
+        "seed": seed,
+        "async_groups": ahead,
         "steps_per_minute": round(60 * len(steps_done) / sum(line["seconds"] for line in steps_done), 2),
         "reward": round(next(line["val/reward_mean"] for line in lines if line["kind"] == "val"), 3),
         "staleness_mean": statistics.fmean(line.get("rollout/staleness_mean", 0) for line in steps_done),
@@ -62,18 +66,16 @@ def main(
 ) -> None:
     """Measure both; some three minutes a run of 24 steps on two idle cores."""
     ensure_tiny_policy(1)
-    rows = list[dict[str, Any]]()
-    for seed in range(1, seeds + 1):
-        for groups in (0, ahead):
-            with tempfile.TemporaryDirectory() as temp:
-                rows.append(
-                    {"seed": seed, "async_groups": groups, **measured(Path(temp), seed=seed, steps=steps, ahead=groups)}
-                )
-            typer.echo(json.dumps(rows[-1]))
-    rates, rewards = ([[row[key] for row in rows if bool(row["async_groups"]) is kind] for kind in (False, True)]
-                      for key in ("steps_per_minute", "reward"))  # fmt: skip
-    ratio = statistics.fmean(rates[1]) / statistics.fmean(rates[0])
-    typer.echo(f"steps a minute, asynchronous over synchronous: {ratio:.2f}; rewards {rewards[0]} and {rewards[1]}")
+    rates: dict[int, list[float]] = {0: [], ahead: []}
+    rewards: dict[int, list[float]] = {0: [], ahead: []}
+    for seed, groups in itertools.product(range(1, seeds + 1), rates):
+        with tempfile.TemporaryDirectory() as temp:
+            figures = measured(Path(temp), seed=seed, steps=steps, ahead=groups)
+        typer.echo(json.dumps(figures))
+        rates[groups].append(figures["steps_per_minute"])
+        rewards[groups].append(figures["reward"])
+    ratio = statistics.fmean(rates[ahead]) / statistics.fmean(rates[0])
+    typer.echo(f"steps a minute, asynchronous over synchronous: {ratio:.2f}; rewards {rewards[0]} and {rewards[ahead]}")
 
 
 if __name__ == "__main__":

@@ -29,19 +29,19 @@ from agl_plugin.update.rows import Call, Limits, rows_of_calls
 from agl_plugin.update.rules import Updated, UpdatedRow
 from foundation import run_folder
 from sql_agent.run_audit.chain import Chain
-from sql_agent.run_audit.search import asked, find, reasons, steps, trail
+from sql_agent.run_audit.search import find, reasons, steps, trail, values_of
 
 PER_STEP, GROUP = 256, 8
 PROMPT_TOKENS, SAMPLED_TOKENS, TOOL_TOKENS = 600, 60, 120
 LIMITS = Limits(2048, 4096)
 ASKED = {
-    "rewards below 0.05": asked(max_reward=0.05),
-    "rewards between 0.3 and 0.4 of a late step": asked(min_reward=0.3, max_reward=0.4, step=300),
-    "unscored": asked(unscored="any"),
-    "judge faults": asked(unscored="judge_fault"),
-    "a question's text": asked(question="number 77 "),
-    "failed tools": asked(tool_error=True),
-    "nothing that there is": asked(min_reward=9.0, tool_error=True),
+    "rewards below 0.05": values_of(max_reward=0.05),
+    "rewards between 0.3 and 0.4 of a late step": values_of(min_reward=0.3, max_reward=0.4, step=300),
+    "unscored": values_of(unscored="any"),
+    "judge faults": values_of(unscored="judge_fault"),
+    "a question's text": values_of(question="number 77 "),
+    "failed tools": values_of(tool_error=True),
+    "nothing that there is": values_of(min_reward=9.0, tool_error=True),
 }
 
 
@@ -63,17 +63,17 @@ def calls_of(rng: random.Random, attempt: str) -> list[Call]:
 
 def record_of(rng: random.Random, name: str, *, step: int, question: int) -> dict[str, Any]:
     """A line of rollouts.jsonl."""
-    lost, failed = rng.random() < 0.02, rng.random() < 0.1
-    result = {"columns": ["a"], "rows": [["x" * 80]] * 3, "error": "no such column" if failed else None}
-    about = {"rollout_id": name, "step": step, "mode": "train", "group": f"g{step}-{question}", "status": "succeeded"}
-    about |= {"question_id": f"q{question}", "question": f"question number {question} of many", "reference": "r" * 80}
-    scored = {"reward": rng.random(), "unscored": "", "judge": "reference", "reason": "coverage 0.5"}
-    verdict = {"reward": None, "unscored": "judge_fault"} if lost else scored
-    return {**about, **verdict, "answer": "a" * 200, "sql_calls": [{"sql": "SELECT a FROM b", "result": result}]}
+    is_lost, has_failed = rng.random() < 0.02, rng.random() < 0.1
+    result = {"columns": ["a"], "rows": [["x" * 80]] * 3, "error": "no such column" if has_failed else None}
+    record = {"rollout_id": name, "step": step, "mode": "train", "group": f"g{step}-{question}", "status": "succeeded"}
+    record |= {"question_id": f"q{question}", "question": f"question number {question} of many", "reference": "r" * 80}
+    record |= {"answer": "a" * 200, "sql_calls": [{"sql": "SELECT a FROM b", "result": result}]}
+    if is_lost:
+        return record | {"reward": None, "unscored": "judge_fault"}
+    return record | {"reward": rng.random(), "unscored": "", "judge": "reference", "reason": "coverage 0.5"}
 
 
 def write_step(audit: AuditLog, rng: random.Random, step: int, n: int) -> None:
-    """A step's rollouts and its update."""
     rollouts, records, rows = [], {}, []
     for place in range(n):
         name, attempt = f"ro-{step:04d}{place:04d}", f"at-{step:04d}{place:04d}"
@@ -83,16 +83,13 @@ def write_step(audit: AuditLog, rng: random.Random, step: int, n: int) -> None:
         calls = calls_of(rng, attempt)
         rollouts.append(seen_rollout(rollout, attempts, [], calls))
         records[name] = record
-        made = [] if record["unscored"] else rows_of_calls(calls, merge=True, limits=LIMITS)
-        rows += [(name, row) for row in made]
-    left = {name: "unscored" for name, record in records.items() if record["unscored"]}
-    updated = Updated(
-        {k: UpdatedRow(0.5, 120, True, 1) for k in range(len(rows))}, [0.1], "b" * 16, "a" * 16, {"settings": {}}
-    )
+        if not record["unscored"]:
+            rows += [(name, row) for row in rows_of_calls(calls, merge=True, limits=LIMITS)]
+    batch = Batched(rows, LIMITS, {name: "unscored" for name, record in records.items() if record["unscored"]})
+    updated_rows = {number: UpdatedRow(0.5, 120, True, 1) for number in range(len(rows))}
+    updated = Updated(updated_rows, [0.1], "b" * 16, "a" * 16, {"settings": {}})
     audit.add(lambda: rollout_rows(rollouts, records, run_id=audit.run_id), step=step)
-    audit.add(
-        lambda: update_rows(Batched(rows, LIMITS, left), updated, {}, step=step, run_id=audit.run_id), step=step
-    )  # fmt: skip
+    audit.add(lambda: update_rows(batch, updated, {}, step=step, run_id=audit.run_id), step=step)
 
 
 def query_seconds(folder: Path) -> dict[str, float]:
@@ -109,7 +106,6 @@ def query_seconds(folder: Path) -> dict[str, float]:
 
 
 def measure(folder: Path, *, n_rollouts: int, seed: int = 1) -> dict[str, Any]:
-    """Write the rollouts step by step, then time the queries over them."""
     rng = random.Random(seed)
     n_steps = math.ceil(n_rollouts / PER_STEP)
     spent = 0.0
@@ -118,25 +114,21 @@ def measure(folder: Path, *, n_rollouts: int, seed: int = 1) -> dict[str, Any]:
             write_step(audit, rng, step, min(PER_STEP, n_rollouts - (step - 1) * PER_STEP))
             audit.wait()
             spent += audit.metrics()["audit/seconds"]
-    size = (folder / run_folder.AUDIT).stat().st_size
-    tokens = 2 * PROMPT_TOKENS + 3 * SAMPLED_TOKENS + TOOL_TOKENS
     return {
         "rollouts": n_rollouts,
-        "tokens_per_rollout_in_calls": tokens,
-        "bytes_per_rollout": size / n_rollouts,
+        "tokens_per_rollout_in_calls": 2 * PROMPT_TOKENS + 3 * SAMPLED_TOKENS + TOOL_TOKENS,
+        "bytes_per_rollout": (folder / run_folder.AUDIT).stat().st_size / n_rollouts,
         "ms_per_rollout": 1000 * spent / n_rollouts,
         "seconds_per_step": spent / n_steps,
         "query_seconds": query_seconds(folder),
     }
 
 
-def main(
-    rollouts: Annotated[int, typer.Option(min=1, help="how many")] = 100_000,
-) -> None:
+def main(rollouts: Annotated[int, typer.Option(min=1, help="how many")] = 100_000) -> None:
     """Print the figures."""
     with tempfile.TemporaryDirectory() as place:
-        seconds = measure(Path(place), n_rollouts=rollouts)
-    figures = {k: v for k, v in seconds.items() if k != "query_seconds"} | seconds["query_seconds"]
+        figures = measure(Path(place), n_rollouts=rollouts)
+    figures |= figures.pop("query_seconds")
     for name, value in figures.items():
         print(f"{name:45} {value:.4g}" if isinstance(value, float) else f"{name:45} {value}")
 

@@ -23,10 +23,9 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,82 +64,60 @@ CASES = {
 }
 
 
-class Endpoint:
-    """The endpoint's side: how long its calls took, and who is refused."""
+def serve(case: Case, line: Connection) -> None:
+    """The endpoint: it sends its address and, told to end, the latencies of its calls and how many it refused.
 
-    def __init__(self, case: Case) -> None:
-        self._case = case
-        self.latencies_s: list[float] = []
-        self.n_refused = 0
-        self._random = random.Random(7)
-        self._lock = threading.Lock()
-        self._open = 0
+    A call gets its verdict after a latency, or a 429 at once where all places are taken.
+    """
+    rng, lock = random.Random(7), threading.Lock()
+    latencies_s: list[float] = []
+    n_open = n_refused = 0
 
-    def answer(self, _request: dict[str, Any]) -> Any:
-        """A verdict after its latency, or a 429 at once."""
-        case, now = self._case, time.monotonic()
-        with self._lock:
-            if self._open >= case.places:
-                self.n_refused += 1
+    def answer(_request: dict[str, Any]) -> Any:
+        nonlocal n_open, n_refused
+        started_s = time.monotonic()
+        with lock:
+            if n_open >= case.places:
+                n_refused += 1
                 return error_reply(429, "slow down")
-            latency_s = case.mean_s * self._random.lognormvariate(-(case.sigma**2) / 2, case.sigma)
-            self._open += 1
+            n_open += 1
+            latency_s = case.mean_s * rng.lognormvariate(-(case.sigma**2) / 2, case.sigma)
         time.sleep(latency_s)
-        with self._lock:
-            self._open -= 1
-            self.latencies_s.append(time.monotonic() - now)
+        with lock:
+            n_open -= 1
+            latencies_s.append(time.monotonic() - started_s)
         return chat_reply(json.dumps(VERDICT, ensure_ascii=False))
 
-    @contextmanager
-    def served(self) -> Iterator[tuple[str, Callable[[], tuple[list[float], int]]]]:
-        """Serve it from a process of its own: its address, and a function that ends it.
-
-        That function returns the latencies of the calls, and how many calls were refused.
-        """
-        parent, child = FORK.Pipe()
-
-        def serve() -> None:
-            with openai_server(self.answer, keep_alive=True) as server:
-                child.send(server.base_url)
-                child.recv()
-            child.send((self.latencies_s, self.n_refused))
-
-        process = FORK.Process(target=serve)
-        process.start()
-
-        def end() -> tuple[list[float], int]:
-            parent.send("end")
-            return parent.recv()
-
-        try:
-            yield parent.recv(), end
-        finally:
-            process.kill()
-            process.join(10)
+    with openai_server(answer, keep_alive=True) as server:
+        line.send(server.base_url)
+        line.recv()
+    line.send((latencies_s, n_refused))
 
 
 def judge_at(url: str, folder: Path, **options: Any) -> LLMJudge:
-    """A judge with a folder of its own."""
     endpoint = JudgeEndpoint(api_key=SecretStr("none"), base_url=url, model="local")
     return LLMJudge(endpoint, folder=folder, timeout_s=120.0, **options)
 
 
 def wall(case: Case) -> dict[str, float]:
-    """One round: wall time, bound and their ratio; milliseconds of processor time per verdict."""
+    """One round: wall time over its bound, refused calls, and milliseconds of processor time per verdict."""
 
     async def grade_all(judge: LLMJudge) -> None:
         items = [JudgeItem(question="问题？", answer=f"回答 {n}") for n in range(case.n)]
         await asyncio.gather(*(judge.grade(item) for item in items))
 
-    with Endpoint(case).served() as (url, end), tempfile.TemporaryDirectory() as folder:
+    line, its_line = FORK.Pipe()
+    FORK.Process(target=serve, args=(case, its_line), daemon=True).start()
+    url = line.recv()
+    with tempfile.TemporaryDirectory() as folder:
         cpu_s, started_s = time.process_time(), time.perf_counter()
         asyncio.run(grade_all(judge_at(url, Path(folder), concurrency=case.concurrency)))
         wall_s, cpu_s = time.perf_counter() - started_s, time.process_time() - cpu_s
-        latencies_s, n_refused = end()
+    line.send("end")
+    latencies_s, n_refused = line.recv()
     assert len(latencies_s) == case.n, f"{len(latencies_s)} calls for {case.n} verdicts"
     bound_s = max(max(latencies_s), sum(latencies_s) / min(case.concurrency, case.places))
-    figures = {"wall_s": wall_s, "bound_s": bound_s, "ratio": wall_s / bound_s}
-    return figures | {"refused": n_refused, "cpu_ms": 1000 * cpu_s / case.n}
+    return {"ratio": wall_s / bound_s, "refused": n_refused, "cpu_ms": 1000 * cpu_s / case.n}
 
 
 def n_tokens(text: str) -> int:
@@ -152,13 +129,14 @@ def counting(request: dict[str, Any]) -> dict[str, Any]:
     """A judge that answers in the form asked for and counts tokens."""
     text = request["messages"][1]["content"]
     n_answers = text.count("<<<BEGIN ANSWER_")
-    name = request["response_format"]["json_schema"]["name"]
-    ranking = {"ranking": [[n] for n in range(1, n_answers + 1)], "reason": REASON}
-    said = {"verdict": VERDICT, "comparison": {"better": 1, "reason": REASON}, "ranking": ranking}[name]
-    content = json.dumps(said, ensure_ascii=False)
+    replies = {
+        "verdict": VERDICT,
+        "comparison": {"better": 1, "reason": REASON},
+        "ranking": {"ranking": [[n] for n in range(1, n_answers + 1)], "reason": REASON},
+    }
+    content = json.dumps(replies[request["response_format"]["json_schema"]["name"]], ensure_ascii=False)
     prompt_tokens = sum(n_tokens(message["content"]) for message in request["messages"])
-    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": n_tokens(content)}
-    return {**chat_reply(content), "usage": usage}
+    return chat_reply(content) | {"usage": {"prompt_tokens": prompt_tokens, "completion_tokens": n_tokens(content)}}
 
 
 def tokens() -> dict[int, dict[Mode, float]]:

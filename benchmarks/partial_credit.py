@@ -10,7 +10,7 @@ the share of lucky ones, which both scorers pay in full.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
@@ -29,13 +29,11 @@ KEYS = ("sql_result", "sql_partial", "columns", "precision", "recall")
 
 
 def tables(query: exp.Query) -> str:
-    """FROM and JOIN of a query, as SQL."""
     parts = [query.args.get("from_"), *query.args.get("joins", [])]
     return " ".join(part.sql("sqlite") for part in parts if part)
 
 
 def one_table(query: exp.Query) -> str:
-    """FROM of its first table."""
     table = query.find(exp.Table)
     return f"FROM {table.sql('sqlite')}" if table else ""
 
@@ -52,7 +50,7 @@ def flipped(query: exp.Query) -> str:
     return query.copy().where(exp.not_(where.this), append=False).sql("sqlite") if where else ""
 
 
-GAMING: dict[str, Callable[[exp.Query], str]] = {
+STRATEGIES: dict[str, Callable[[exp.Query], str]] = {
     "SELECT * of the table": lambda q: f"SELECT * {one_table(q)}",
     "the columns, no condition": lambda q: f"SELECT {bare(q)} {tables(q)}",
     "the columns, distinct": lambda q: f"SELECT DISTINCT {bare(q)} {tables(q)}",
@@ -66,8 +64,7 @@ GAMING: dict[str, Callable[[exp.Query], str]] = {
     ),
     "the smallest value": lambda q: f"SELECT MIN({bare(q).partition(', ')[0]}) {tables(q)}",
     "the condition turned round": flipped,
-}
-NEAR: dict[str, Callable[[exp.Query], str]] = {
+    # Near misses.
     "one column too many": lambda q: q.copy().select("rowid AS more", dialect="sqlite").sql("sqlite"),
     "the last column missing": lambda q: (
         q.copy().select(*q.selects[:-1], append=False).sql("sqlite") if len(q.selects) > 1 else ""
@@ -75,39 +72,39 @@ NEAR: dict[str, Callable[[exp.Query], str]] = {
 }
 
 
-def results(folder: Path) -> Iterator[tuple[Database, exp.Query, str, Rows]]:
-    """The open database, the reference as a tree and as SQL, and its rows, question by question."""
-    config = build_config(load_recipe(str(folder / "config.toml")))
-    with Database(config.database, database_place(config.database)) as database:
-        for question in load_questions(folder / "test.jsonl"):
-            tree = sqlglot.parse_one(question.sql[0], read="sqlite")
-            if isinstance(tree, exp.Select):
-                yield database, tree, question.sql[0], list(map(tuple, database.query_sync(question.sql[0]).rows))
-
-
-def scored(database: Database, sql: str, wanted: Rows, reference: str) -> tuple[float, ...] | None:
-    """What a query earns by each key; None where it fails."""
+def earned(database: Database, sql: str, wanted: Rows, *, ordered: bool) -> tuple[float, ...] | None:
+    """What a query earns by each of KEYS; None where it fails."""
     result = database.query_sync(sql)
     if not result.ok:
         return None
-    ordered = is_ordered(reference)
-    right = same_results(wanted, result.rows, ordered=ordered)
+    is_same = same_results(wanted, result.rows, ordered=ordered)
     near = nearness(wanted, result.rows, ordered=ordered)
-    return float(right), near, *agreement(wanted, result.rows, ordered=ordered)
+    return float(is_same), near, *agreement(wanted, result.rows, ordered=ordered)
+
+
+def measure(folder: Path, paid: dict[str, list[tuple[float, ...]]]) -> int:
+    """Add what each strategy earns at a folder's questions to `paid`; the number of questions."""
+    config = build_config(load_recipe(str(folder / "config.toml")))
+    n_questions = 0
+    with Database(config.database, database_place(config.database)) as database:
+        for question in load_questions(folder / "test.jsonl"):
+            reference = question.sql[0]
+            tree = sqlglot.parse_one(reference, read="sqlite")
+            if not isinstance(tree, exp.Select):
+                continue
+            n_questions += 1
+            wanted = list(map(tuple, database.query_sync(reference).rows))
+            for name, make in STRATEGIES.items():
+                sql = make(tree)
+                if sql and (values := earned(database, sql, wanted, ordered=is_ordered(reference))):
+                    paid[name].append(values)
+    return n_questions
 
 
 def main(folders: Annotated[list[Path], typer.Argument(help="folders of agentgrpo mine")]) -> None:
     """Print what each strategy earns."""
-    paid: dict[str, list[tuple[float, ...]]] = {name: [] for name in (*GAMING, *NEAR)}
-    n_questions = 0
-    for database, tree, reference, wanted in (one for folder in folders for one in results(folder)):
-        n_questions += 1
-        for name, make in (GAMING | NEAR).items():
-            sql = make(tree)
-            values = scored(database, sql, wanted, reference) if sql else None
-            if values is not None:
-                paid[name].append(values)
-    print(f"{n_questions} questions")
+    paid: dict[str, list[tuple[float, ...]]] = {name: [] for name in STRATEGIES}
+    print(f"{sum(measure(folder, paid) for folder in folders)} questions")
     print(f"| strategy | queries | {' | '.join(KEYS)} |\n|---|{'---|' * (len(KEYS) + 1)}")
     for name, values in paid.items():
         means = [f"{fmean(column):.3f}" for column in zip(*values, strict=True)] or ["-"] * len(KEYS)

@@ -14,6 +14,8 @@ from __future__ import annotations
 import functools
 import json
 import random
+import time
+import timeit
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +33,6 @@ from agl_plugin.proxy.spans import CALL_SPAN
 from agl_plugin.proxy.tokens import Packer
 from agl_plugin.update.adapter import read_calls
 from agl_plugin.update.rows import Limits, rows_of_calls
-from benchmarks.support.long_calls import timed
 
 VOCABULARY, SYSTEM_TOKENS, REPEATS = 150_000, 400, 3
 STORE_OPERATIONS = 6  # of a rollout besides its calls
@@ -73,8 +74,8 @@ class Part:
 
 
 def spans_of(shape: Shape) -> list[Span]:
-    """The calls of one rollout as the gateway writes them."""
-    rng, spans, pack = random.Random(1), [], functools.partial(Packer().packed, "at")
+    rng, pack = random.Random(1), functools.partial(Packer().packed, "at")
+    spans: list[Span] = []
     ids: list[int] = []
     for n in range(shape.calls):
         ids += [rng.randrange(VOCABULARY) for _ in range(shape.prompt(n) - len(ids))]  # what tools said
@@ -96,21 +97,19 @@ def spans_of(shape: Shape) -> list[Span]:
 
 def cpu_s(work: Callable[[], Any]) -> float:
     """The least CPU time of REPEATS runs, in seconds."""
-    return min(timed(work)[1] for _ in range(REPEATS))
+    return min(timeit.repeat(work, timer=time.process_time, number=1, repeat=REPEATS))
 
 
 def held_bytes(work: Callable[[], Any]) -> int:
-    """Memory of what `work` gives."""
     tracemalloc.start()
     try:
-        result = work()
-        return tracemalloc.get_traced_memory()[0] if result is not None else 0
+        result = work()  # held until it is counted
+        return tracemalloc.get_traced_memory()[0] if result else 0
     finally:
         tracemalloc.stop()
 
 
 def parts_of(shape: Shape, *, gateway_ms: float, store_ms: float, operation_ms: float) -> list[Part]:
-    """What each part of a run does in a step of this shape."""
     spans, limits = spans_of(shape), Limits(shape.tokens, shape.tokens + shape.calls * shape.sampled)
     calls, _ = read_calls(spans)
     assert len(calls) == shape.calls
@@ -172,18 +171,19 @@ def main(
     shape = Shape(rollouts, calls, tokens, sampled)
     parts = parts_of(shape, gateway_ms=gateway_ms, store_ms=store_ms, operation_ms=operation_ms)
     table = Table(title=f"{rollouts} rollouts of {calls} calls, {tokens} tokens: {shape.read * rollouts:,} tokens read")
-    for head in ("part", "CPU s a step", "GiB a step", "most rollouts in a step", "what relieves it"):
-        table.add_column(head, justify="left" if head.startswith(("part", "what")) else "right")
+    table.add_column("part")
+    for head in ("CPU s a step", "GiB a step", "most rollouts in a step"):
+        table.add_column(head, justify="right")
+    table.add_column("what relieves it")
     shares = {part: part.share(step_s, memory_gib) for part in parts}
-    for part, share in sorted(shares.items(), key=lambda one: -one[1]):
-        gib = f"{part.gib:.2f}{' held' if part.is_memory else ' written'}" if part.gib else ""
-        table.add_row(part.name, f"{part.seconds:.1f}", gib, f"{rollouts / share:,.0f}", part.relief)
+    ranked = sorted(parts, key=lambda part: -shares[part])
+    for part in ranked:
+        gib = f"{part.gib:.2f} {'held' if part.is_memory else 'written'}" if part.gib else ""
+        table.add_row(part.name, f"{part.seconds:.1f}", gib, f"{rollouts / shares[part]:,.0f}", part.relief)
     console = Console(width=150)
     console.print(table)
-    first = max(shares, key=lambda part: shares[part])
-    console.print(
-        f"runs out first: {first.name}, at {100 * shares[first]:.0f} % of a step of {step_s:g} s or of memory"
-    )
+    percent = 100 * shares[ranked[0]]
+    console.print(f"runs out first: {ranked[0].name}, at {percent:.0f} % of a step of {step_s:g} s or of memory")
 
 
 if __name__ == "__main__":

@@ -12,10 +12,8 @@ Wall-clock times: run it on an idle machine. The server and its clients share th
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -29,13 +27,12 @@ import torch
 import typer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from benchmarks.support.load import server, work_on
 from foundation.files import write_json
 from foundation.net import free_port
-from foundation.processes import end_with_parent
 from reward_model.pairs import grounded
 
 N_CLIENTS = 32
-START_S = 300.0
 WORDS = "头痛发热高血压糖尿病禁忌适应症用法用量每日一次口服注射过敏孕妇慎用监测肝功能"
 
 
@@ -78,31 +75,12 @@ class Plain:
 
 @contextmanager
 def serve(folder: Path, *, batch_size: int) -> Iterator[str]:
-    """The real server in a process of its own; yields its address."""
     port = free_port()
-    flags = ["--port", str(port), "--batch-size", str(batch_size)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "reward_model.inference_api", "--model_path", str(folder), *flags],
-        env={**os.environ, "REWARD_API_TOKEN": ""},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=end_with_parent,
-    )
     url = f"http://127.0.0.1:{port}"
-    try:
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline:
-            try:
-                httpx.get(f"{url}/readyz", trust_env=False).raise_for_status()
-                break
-            except httpx.HTTPError:
-                if process.poll() is not None:
-                    raise RuntimeError(f"the server ended with status {process.returncode}") from None
-                time.sleep(0.2)
+    command = [sys.executable, "-m", "reward_model.inference_api", "--model_path", str(folder)]
+    command += ["--port", str(port), "--batch-size", str(batch_size)]
+    with server(command, f"{url}/readyz", REWARD_API_TOKEN=""):
         yield url
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def batch_scores(client: httpx.Client, items: list[dict[str, str]], max_items: int) -> list[float]:
@@ -116,16 +94,14 @@ def batch_scores(client: httpx.Client, items: list[dict[str, str]], max_items: i
 
 async def client_scores(url: str, items: list[dict[str, str]]) -> list[float]:
     """Scores by /score, from N_CLIENTS clients that each send one item at a time."""
-    todo = iter(enumerate(items))
     scores = [0.0] * len(items)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=N_CLIENTS)) as session:
 
-    async def work(session: aiohttp.ClientSession) -> None:
-        for place, item in todo:
-            async with session.post(f"{url}/score", json=item) as answer:
+        async def ask(place: int) -> None:
+            async with session.post(f"{url}/score", json=items[place]) as answer:
                 scores[place] = (await answer.json())["score"]
 
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=N_CLIENTS)) as session:
-        await asyncio.gather(*(work(session) for _ in range(N_CLIENTS)))
+        await work_on(ask, range(len(items)), N_CLIENTS)
     return scores
 
 
@@ -143,7 +119,6 @@ def rates(runs: dict[str, Callable[[], list[float]]], n_items: int, rounds: int)
 
 
 def measure(folder: Path, *, n_items: int, batch_size: int, max_items: int, rounds: int) -> dict[str, Any]:
-    """All figures of one run."""
     items = make_items(n_items)
     plain = Plain(folder)
     with (

@@ -20,14 +20,13 @@ import itertools
 import json
 import os
 import random
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,7 +35,7 @@ import aiohttp
 import psutil
 import typer
 
-from benchmarks.support.processor import cpu_s
+from benchmarks.support.load import cpu_s, server, work_on
 from foundation.net import free_port
 from foundation.processes import end_with_parent
 from sql_agent.agent.conversation import Conversation
@@ -53,7 +52,6 @@ app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=F
 
 @contextmanager
 def recipe() -> Iterator[Path]:
-    """A folder with an agent of one tool."""
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "tools.py").write_text(TOOLS, encoding="utf-8")
         (Path(name) / "config.toml").write_text(RECIPE, encoding="utf-8")
@@ -62,31 +60,12 @@ def recipe() -> Iterator[Path]:
 
 @contextmanager
 def served(folder: Path, model_url: str, *, max_open: int) -> Iterator[tuple[str, int]]:
-    """The agent's address and its process."""
     port = free_port()
+    address = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "sql_agent", "serve", f"{MODEL}@{model_url}", "--as-agent", "--port", str(port)]
     command += ["--recipe", str(folder), "--max-open", str(max_open)]
-    environment = {**os.environ, "AGENT_API_TOKEN": ""}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, env=environment, text=True, preexec_fn=end_with_parent
-    ) as process:
-        try:
-            if not (process.stdout and process.stdout.readline()):
-                raise RuntimeError("the agent did not start")
-            yield f"http://127.0.0.1:{port}/v1", process.pid
-        finally:
-            process.send_signal(signal.SIGTERM)
-
-
-async def at_once(turn: Callable[[int], Awaitable[None]], n_turns: int, in_flight: int) -> None:
-    """So many turns, so many of them in flight."""
-    numbers = iter(range(1, n_turns + 1))
-
-    async def work() -> None:
-        for number in numbers:
-            await turn(number)
-
-    await asyncio.gather(*(work() for _ in range(in_flight)))
+    with server(command, f"{address}/health", AGENT_API_TOKEN="") as pid:
+        yield f"{address}/v1", pid
 
 
 @app.command(hidden=True)
@@ -102,7 +81,7 @@ def loop(folder: Path, model_url: str, in_flight: int) -> None:
 
         for turns in map(int, sys.stdin):
             before = cpu_s(os.getpid())
-            events.run(at_once(turn, turns, in_flight))
+            events.run(work_on(turn, range(turns), in_flight))
             print(1000 * (cpu_s(os.getpid()) - before) / turns, flush=True)
 
 
@@ -118,8 +97,25 @@ async def cpu_ms_per_turn(address: str, pid: int, *, stream: bool, turns: int, i
                     raise RuntimeError(text[:300])
 
         before = cpu_s(pid)
-        await at_once(turn, turns, in_flight)
+        await work_on(turn, range(turns), in_flight)
         return 1000 * (cpu_s(pid) - before) / turns
+
+
+@contextmanager
+def bare_loop(folder: Path, model_url: str, in_flight: int) -> Iterator[Callable[[int], float]]:
+    """The loop without a server, in a process of its own: a function of the number of turns to their CPU in ms each."""
+    command = [sys.executable, "-m", "benchmarks.served_agent", "loop", str(folder), model_url, str(in_flight)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, preexec_fn=end_with_parent) as process:
+        assert process.stdin and process.stdout
+        asking, answering = process.stdin, process.stdout
+
+        def measured(turns: int) -> float:
+            print(turns, file=asking, flush=True)
+            return float(answering.readline())
+
+        yield measured
+        asking.close()
 
 
 @app.command()
@@ -131,30 +127,22 @@ def overhead(
     """CPU of a turn, served and bare, in so many rounds of turns after one that warms up."""
     from benchmarks.support.model_server import model_server  # loads the proxy, for which no model process should wait
 
-    with recipe() as folder, model_server() as model:
-        url = f"{model}/0/v1"
-        command = [sys.executable, "-m", "benchmarks.served_agent", "loop", str(folder), url, str(in_flight)]
-        with (
-            subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=end_with_parent
-            ) as bare,
-            served(folder, url, max_open=in_flight) as (address, pid),
-        ):
-            assert bare.stdin and bare.stdout
-            costs: list[tuple[float, float, float]] = []
-            for _ in range(rounds + 1):
-                print(turns, file=bare.stdin, flush=True)
-                cost = float(bare.stdout.readline())
-                whole, streamed = (
-                    asyncio.run(cpu_ms_per_turn(address, pid, stream=stream, turns=turns, in_flight=in_flight))
-                    for stream in (False, True)
-                )
-                print(f"{cost:7.2f} {whole:7.2f} {streamed:7.2f} ms a turn, load {os.getloadavg()[0]:.1f}", flush=True)
-                costs.append((cost, whole, streamed))
-            bare.stdin.close()
-    for name, of in (("bare loop", 0), ("served, whole", 1), ("served, streamed", 2)):
-        cost = statistics.mean(row[of] for row in costs[1:])
-        print(f"{name:17}{cost:7.2f} ms a turn, above the loop: {estimate(row[of] - row[0] for row in costs[1:])}")
+    costs: list[tuple[float, float, float]] = []
+    with (
+        recipe() as folder,
+        model_server() as model,
+        served(folder, f"{model}/0/v1", max_open=in_flight) as (url, pid),
+        bare_loop(folder, f"{model}/0/v1", in_flight) as bare,
+    ):
+        for _ in range(rounds + 1):
+            cost = bare(turns)
+            whole = asyncio.run(cpu_ms_per_turn(url, pid, stream=False, turns=turns, in_flight=in_flight))
+            streamed = asyncio.run(cpu_ms_per_turn(url, pid, stream=True, turns=turns, in_flight=in_flight))
+            print(f"{cost:7.2f} {whole:7.2f} {streamed:7.2f} ms a turn, load {os.getloadavg()[0]:.1f}", flush=True)
+            costs.append((cost, whole, streamed))
+    for column, name in enumerate(("bare loop", "served, whole", "served, streamed")):
+        cost = statistics.mean(row[column] for row in costs[1:])
+        print(f"{name:17}{cost:7.2f} ms a turn, above the loop: {estimate(row[column] - row[0] for row in costs[1:])}")
 
 
 class Killer:
@@ -169,7 +157,6 @@ class Killer:
         return subprocess.Popen(command, preexec_fn=end_with_parent)
 
     async def up(self) -> None:
-        """Wait for the model server."""
         while True:
             with contextlib.suppress(OSError):
                 _, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -183,33 +170,25 @@ class Killer:
             while counts["right"] < then:
                 await asyncio.sleep(0.05)
             if number % 2:
-                self._model.kill()
-                self._model.wait()
+                self.end()
                 self.killed["model"] += 1
                 self._model = self._started()
                 await self.up()
-            elif leaves := [one for one in psutil.Process(pid).children(recursive=True) if not one.children()]:
+            elif leaves := [child for child in psutil.Process(pid).children(recursive=True) if not child.children()]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     random.choice(leaves).kill()
                     self.killed["tool"] += 1
 
     def end(self) -> None:
-        """Kill the model server for the last time."""
         self._model.kill()
         self._model.wait()
 
 
 def request(address: str, number: int) -> tuple[str, dict[str, Any]]:
-    """One of four ways to ask for `number` + 1: chat or response, whole or streamed."""
-    stream, said = number % 4 > 1, str(number)
+    body: dict[str, Any] = {"model": MODEL, "stream": number % 4 > 1}
     if number % 2:
-        return f"{address}/chat/completions", {"model": MODEL, "stream": stream, "messages": [user(said)]}
-    return f"{address}/responses", {"model": MODEL, "stream": stream, "input": said}
-
-
-def user(text: str) -> dict[str, str]:
-    """A message."""
-    return {"role": "user", "content": text}
+        return f"{address}/chat/completions", body | {"messages": [{"role": "user", "content": str(number)}]}
+    return f"{address}/responses", body | {"input": str(number)}
 
 
 def reply_text(body: str, *, stream: bool) -> str:
@@ -263,7 +242,7 @@ async def ask_until_answered(
 
         killing = asyncio.ensure_future(killer.run(pid, counts))
         try:
-            await at_once(turn, turns, in_flight)
+            await work_on(turn, range(1, turns + 1), in_flight)
         finally:
             killing.cancel()
 

@@ -14,7 +14,6 @@ so long each way: the cores have time to spare then, and what more stores do sho
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import multiprocessing
 import os
@@ -29,7 +28,7 @@ import psutil
 import typer
 
 from benchmarks.support.distant import distant
-from benchmarks.support.processor import cpu_s
+from benchmarks.support.load import cpu_s
 from foundation.environment import COMMON_ENV
 
 AT_ONCE, PER_STEP, CALLS = 64, 256, 3
@@ -43,7 +42,6 @@ SAMPLE_S = 0.02
 
 
 def make_store(backend: str, folder: Path) -> Any:
-    """The store of a backend."""
     if backend == "memory":
         from agentlightning.store.memory import InMemoryLightningStore
 
@@ -78,12 +76,12 @@ async def played(store: Any, numbers: Iterator[int], *, at_once: int) -> tuple[f
 
 async def measured(backend: str, n_rollouts: int, folder: Path) -> None:
     """Play them all, and print a row after each tenth."""
-    store, me, file, numbers = make_store(backend, folder), psutil.Process(), folder / "store.db", itertools.count()
+    store, file = make_store(backend, folder), folder / "store.db"
     tenth = n_rollouts // 10
+    ops = tenth * OPS
     for done in range(tenth, n_rollouts + 1, tenth):
-        took_s, cpu_s = await played(store, itertools.islice(numbers, tenth), at_once=AT_ONCE)
-        ops = tenth * OPS
-        rss_mib = me.memory_info().rss / 2**20
+        took_s, cpu_s = await played(store, iter(range(done - tenth, done)), at_once=AT_ONCE)
+        rss_mib = psutil.Process().memory_info().rss / 2**20
         file_mib = file.stat().st_size / 2**20 if file.exists() else 0
         n_ended = (await store.query_rollouts(status_in=["succeeded"], limit=0)).total
         sizes = f"{rss_mib:10.0f}{file_mib:10.0f}{done - n_ended:8}"
@@ -162,7 +160,6 @@ def measure_stores(n_stores: int, address: str, n_rollouts: int) -> None:
 
 
 def succeeded(connection: Any) -> int:
-    """Rollouts that the database has as ended."""
     return connection.execute("SELECT count(*) FROM rollouts WHERE status = 'succeeded'").fetchone()[0]
 
 

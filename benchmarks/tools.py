@@ -11,14 +11,14 @@ import asyncio
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from benchmarks.support.processor import cpu_s
+from benchmarks.support.load import cpu_s
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.tool import EpisodeContext
@@ -71,25 +71,21 @@ def with_function(runner: EpisodeRunner) -> Play:
     return play
 
 
-def costs(plays: Sequence[Play], *, episodes: int, calls: int, rounds: int) -> Iterator[list[float]]:
-    """Milliseconds of processor a call with each, round by round."""
-    with asyncio.Runner() as loop:
-        for _ in range(rounds):
-            per_call_ms = []
-            for play in plays:
-                before_s = cpu_s(os.getpid())
-                for _ in range(episodes):
-                    loop.run(play(calls))
-                per_call_ms.append(1000 * (cpu_s(os.getpid()) - before_s) / (episodes * calls))
-            yield per_call_ms
+def cost(play: Play, loop: asyncio.Runner, *, episodes: int, calls: int) -> float:
+    """Milliseconds of processor a call."""
+    before_s = cpu_s(os.getpid())
+    for _ in range(episodes):
+        loop.run(play(calls))
+    return 1000 * (cpu_s(os.getpid()) - before_s) / (episodes * calls)
 
 
 def compared(name: str, plays: Sequence[Play], *, episodes: int, calls: int, rounds: int) -> float:
     """Print what a call costs in the runner's process and apart; the difference in ms, the median of the rounds'."""
-    first = next(costs(plays, episodes=1, calls=calls, rounds=1))
-    both = list(costs(plays, episodes=episodes, calls=calls, rounds=rounds))
-    differences = [there - own for own, there in both]
+    with asyncio.Runner() as loop:
+        first = [cost(play, loop, episodes=1, calls=calls) for play in plays]
+        both = [[cost(play, loop, episodes=episodes, calls=calls) for play in plays] for _ in range(rounds)]
     in_process, remote = (statistics.median(column) for column in zip(*both, strict=True))
+    differences = [apart - within for within, apart in both]
     extra = statistics.median(differences)
     print(f"{name}: in the runner's process {in_process:.2f} ms a call, in processes of their own {remote:.2f} ms")
     print(f"  difference {extra:.2f} ms ({min(differences):.2f} to {max(differences):.2f}), limit {LIMIT_MS:g} ms")

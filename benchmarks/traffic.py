@@ -19,81 +19,45 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import aiohttp
 import typer
 
+from benchmarks.support.load import cpu_s, server
 from benchmarks.support.model_server import MODEL, model_server
-from benchmarks.support.processor import cpu_s
 from foundation.environment import COMMON_ENV
 from foundation.net import free_port
-from foundation.processes import end_with_parent
 
-START_S = 90.0
 PATHS = ("stock", "gateway", "direct")
 IN_FLIGHT, DELAYS_MS = (1, 16, 64, 256), (0, 500)
 N_ATTEMPTS, CALLS_PER_ENGINE = 64, 2**14
 HEADER = "path     model ms in flight    calls   calls/s  proxy ms  store ms  failed  no span"
 PROMPT = {"system": "你是一位医学数据库助手。" * 20, "user": "甲药的适应症是什么？"}
 MESSAGES = [{"role": role, "content": text} for role, text in PROMPT.items()]
+Proxied = tuple[list[str], int]  # an address of calls for each attempt, and the process id of the proxy
 BODY = {"model": MODEL, "messages": MESSAGES, "temperature": 1.0, "top_p": 1.0}
-
-
-@dataclass
-class Cell:
-    """One measurement. `span_gap` are answered calls without a span."""
-
-    path: str
-    delay_ms: int
-    in_flight: int
-    calls: int
-    failed: int
-    calls_per_s: float
-    proxy_ms: float
-    store_ms: float
-    span_gap: int
 
 
 @contextmanager
 def store_process(path: str) -> Iterator[tuple[str, int]]:
-    """The store of a path: its address and process id."""
     port = free_port()
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as log:
+    address = f"http://127.0.0.1:{port}"
+    with tempfile.TemporaryDirectory() as folder:
         agl = [str(Path(sys.executable).parent / "agl"), "store", "--host", "127.0.0.1"]
         own = [sys.executable, "-m", "agl_plugin.store", "--path", f"{folder}/store.db", "--log-level", "WARNING"]
         command = [*(agl if path == "stock" else own), "--port", str(port)]
-        with subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=end_with_parent) as process:
-            try:
-                yield f"http://127.0.0.1:{port}", process.pid
-            finally:
-                process.terminate()
-
-
-async def until_up(address: str) -> None:
-    """Wait for the store, at most START_S."""
-    deadline = time.monotonic() + START_S
-    async with aiohttp.ClientSession() as http:
-        while True:
-            try:
-                async with http.get(f"{address}/v1/agl/health") as reply:
-                    return reply.raise_for_status()
-            except aiohttp.ClientError:
-                if time.monotonic() > deadline:
-                    raise
-            await asyncio.sleep(0.2)
+        with server(command, f"{address}/v1/agl/health") as pid:
+            yield address, pid
 
 
 def make_proxy(path: str, store: Any, *, plain_spans: bool = False) -> Any:
-    """The proxy of a path, not started."""
     from agl_plugin.proxy.gate import Gate
 
     port = free_port()
@@ -112,8 +76,8 @@ def make_proxy(path: str, store: Any, *, plain_spans: bool = False) -> Any:
 @asynccontextmanager
 async def proxy(
     path: str, store: Any, model_url: str, *, n: int = N_ATTEMPTS, plain_spans: bool = False
-) -> AsyncIterator[tuple[list[str], int]]:
-    """Addresses of calls, one per attempt, and the proxy's process id."""
+) -> AsyncIterator[Proxied]:
+    """A started proxy; 0 stands for the process of none."""
     if path == "direct":
         yield [f"{model_url}/chat/completions"], 0
         return
@@ -161,43 +125,33 @@ async def at_rest(pid: int) -> None:
         await asyncio.sleep(0.5)
 
 
+def rollout_ids(urls: list[str]) -> list[str]:
+    """Whose calls go to these addresses; nobody's without a proxy."""
+    return [url.split("/rollout/")[1].split("/")[0] for url in urls if "/rollout/" in url]
+
+
 async def n_spans(store: Any, urls: list[str]) -> int:
     """How many spans of calls the store has of these attempts."""
     from agl_plugin.proxy.spans import CALL_SPAN
 
-    ids = [url.split("/rollout/")[1].split("/")[0] for url in urls if "/rollout/" in url]
-    results = [await store.query_spans(rollout_id, name=CALL_SPAN, limit=1) for rollout_id in ids]
+    results = [await store.query_spans(rollout_id, name=CALL_SPAN, limit=1) for rollout_id in rollout_ids(urls)]
     return sum(result.total for result in results)
 
 
-@dataclass
-class Place:
-    """Where calls and spans go in one run."""
-
-    model: str
-    store: Any
-    store_pid: int
-
-
-async def measure(path: str, delay_ms: int, in_flight: int, *, place: Place, seconds: float, soak: int) -> Cell:
-    """One cell, after a call on each connection."""
-    async with proxy(path, place.store, f"{place.model}/{delay_ms}/v1") as (urls, pid):
-        await load(urls, in_flight=in_flight, go_on=lambda n: n < in_flight)
-        await at_rest(place.store_pid)
-        spans = await n_spans(place.store, urls)
-        before = cpu_s(pid), cpu_s(place.store_pid)
-        until = time.monotonic() + seconds * (1 + bool(delay_ms))
-        go_on: Callable[[int], bool] = (lambda n: n < soak) if soak else (lambda _: time.monotonic() < until)
-        answered, failed, took_s = await load(urls, in_flight=in_flight, go_on=go_on)
-        await at_rest(place.store_pid)
-        calls = max(1, answered + failed)
-        proxy_ms, store_ms = (
-            round(1000 * (now - then) / calls, 3) if pid else 0.0
-            for now, then in zip((cpu_s(pid), cpu_s(place.store_pid)), before, strict=True)
-        )
-        gap = answered - (await n_spans(place.store, urls) - spans) if pid else 0
-        rate = round(answered / took_s, 1)
-        return Cell(path, delay_ms, in_flight, calls, failed, rate, proxy_ms, store_ms, gap)
+async def measure(proxied: Proxied, store: Any, store_pid: int, *, in_flight: int, seconds: float, soak: int) -> str:
+    """The figures of a row, after a call on each connection."""
+    urls, pid = proxied
+    await load(urls, in_flight=in_flight, go_on=lambda n: n < in_flight)
+    await at_rest(store_pid)
+    spans_before, proxy_s, store_s = await n_spans(store, urls), cpu_s(pid), cpu_s(store_pid)
+    until = time.monotonic() + seconds
+    go_on: Callable[[int], bool] = (lambda n: n < soak) if soak else (lambda _: time.monotonic() < until)
+    answered, failed, took_s = await load(urls, in_flight=in_flight, go_on=go_on)
+    await at_rest(store_pid)
+    calls = max(1, answered + failed)
+    proxy_ms, store_ms = 1000 * (cpu_s(pid) - proxy_s) / calls, 1000 * (cpu_s(store_pid) - store_s) / calls
+    n_missing = answered - (await n_spans(store, urls) - spans_before) if pid else 0
+    return f"{calls:9}{answered / took_s:10.1f}{proxy_ms:10.2f}{store_ms:10.2f}{failed:8}{n_missing:9}"
 
 
 async def measured(paths: list[str], loads: list[tuple[int, int]], *, model: str, seconds: float, soak: int) -> None:
@@ -207,12 +161,12 @@ async def measured(paths: list[str], loads: list[tuple[int, int]], *, model: str
     typer.echo(HEADER)
     for path in paths:
         with store_process(path) as (address, pid):
-            await until_up(address)
             store = LightningStoreClient(address)
             for delay_ms, in_flight in loads:
-                place = Place(model, store, pid)
-                cell = await measure(path, delay_ms, in_flight, place=place, seconds=seconds, soak=soak)
-                typer.echo(line(cell))
+                time_s = 2 * seconds if delay_ms else seconds
+                async with proxy(path, store, f"{model}/{delay_ms}/v1") as proxied:
+                    row = await measure(proxied, store, pid, in_flight=in_flight, seconds=time_s, soak=soak)
+                typer.echo(f"{path:9}{delay_ms:8}{in_flight:10}{row}")
             await store.close()
 
 
@@ -227,20 +181,19 @@ async def measured_long(model: str, *, rollouts: int, calls: int, tokens: int) -
     rows: dict[str, list[Any]] = {}
     for form in ("plain", "packed"):
         with store_process("gateway") as (address, store_pid):
-            await until_up(address)
             store, plain = LightningStoreClient(address), form == "plain"
             place = f"{model}/long/{calls}/{tokens}/v1"
             async with proxy("gateway", store, place, n=rollouts, plain_spans=plain) as (urls, pid):
                 await at_rest(store_pid)
-                before = cpu_s(pid), cpu_s(store_pid)
+                gateway_s, store_s = cpu_s(pid), cpu_s(store_pid)
                 await long_calls.play_all(urls, calls=calls, tokens=tokens)
                 await at_rest(store_pid)
-                spent = {"gateway_s": cpu_s(pid) - before[0], "store_s": cpu_s(store_pid) - before[1]}
-            ids = [url.split("/rollout/")[1].split("/")[0] for url in urls]
+                spent = {"gateway_s": cpu_s(pid) - gateway_s, "store_s": cpu_s(store_pid) - store_s}
+            ids = rollout_ids(urls)
             read, rows[form], seen = await long_calls.read(store, ids, limits=Limits(tokens, 2 * tokens))
             spans = await store.query_spans(ids[0])
             size = {"span_bytes": rollouts * sum(len(span.model_dump_json()) for span in spans)}
-            costs[form] = {**spent, **read, **size, **long_calls.audited(seen, whole=plain)}
+            costs[form] = spent | read | size | long_calls.audited(seen, whole=plain)
             await store.close()
     if [str(row) for row in rows["plain"]] != [str(row) for row in rows["packed"]]:
         raise RuntimeError("packed and plain spans gave other rows")
@@ -248,18 +201,11 @@ async def measured_long(model: str, *, rollouts: int, calls: int, tokens: int) -
 
 
 def long_lines(costs: dict[str, dict[str, float]]) -> Iterator[str]:
-    """The figures as a table."""
     yield f"{'of a rollout':16}{'plain':>12}{'packed':>12}{'ratio':>8}"
     for cost, plain in costs["plain"].items():
         packed, unit = costs["packed"][cost], 1000 if cost.endswith("_s") else 1 / 1024
         label = cost.replace("_s", " ms") if cost.endswith("_s") else cost.replace("_bytes", " KiB")
         yield f"{label:16}{plain * unit:12.2f}{packed * unit:12.2f}{plain / max(packed, 1e-9):8.1f}"
-
-
-def line(cell: Cell) -> str:
-    """A cell as a row of the table."""
-    speed = f"{cell.calls_per_s:10.1f}{cell.proxy_ms:10.2f}{cell.store_ms:10.2f}"
-    return f"{cell.path:9}{cell.delay_ms:8}{cell.in_flight:10}{cell.calls:9}{speed}{cell.failed:8}{cell.span_gap:9}"
 
 
 def main(

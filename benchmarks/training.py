@@ -13,7 +13,6 @@ total_s    the whole command
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import subprocess
@@ -30,7 +29,7 @@ from rich.table import Table
 
 from agl_plugin.run.time_split import PHASES
 from foundation import run_folder
-from foundation.files import read_lines
+from foundation.files import read_lines, read_object, write_json
 from sql_agent.config import ROOT
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 
@@ -47,37 +46,27 @@ def figures_of(run: Path, *, started_s: float, warm_up: int) -> dict[str, Any]:
     step_s = statistics.fmean(line["timing_s/step"] for line in lines)
     parts = {name: statistics.fmean(line[timer] for line in lines) for name, timer in PARTS.items()}
     first_call_s = min(start for row in rollouts for _, start, _ in row.get("timeline", []))
-    summary = json.loads((run / run_folder.SUMMARY).read_text(encoding="utf-8"))
+    phases = [name for name in PHASES if f"time/{name}" in lines[0]]
     return {
         "step_s": round(step_s, 2),
         **{name: round(value, 2) for name, value in parts.items()},
         "other_s": round(step_s - sum(parts.values()), 2),
         "tokens": round(statistics.fmean(line[TOKENS] for line in lines)),
         "startup_s": round(first_call_s - started_s, 1),
-        "peak_gib": summary["peak_memory_gib"],
+        "peak_gib": read_object(run / run_folder.SUMMARY)["peak_memory_gib"],
         "step_s_each": [round(line["timing_s/step"], 2) for line in lines],
         "rollouts": len(rollouts),
         "scored": len(rewards),
         "reward_mean": round(statistics.fmean(rewards), 3),
-        "phases_s": {
-            name: round(statistics.fmean(line[f"time/{name}"] for line in lines), 2)
-            for name in PHASES
-            if f"time/{name}" in lines[0]
-        },
+        "phases_s": {name: round(statistics.fmean(line[f"time/{name}"] for line in lines), 2) for name in phases},
     }
 
 
-def measured(command: list[str], folder: Path, *, log: Path, warm_up: int) -> dict[str, Any]:
-    """Run the command, which leaves a run folder in `folder`. Its figures."""
-    started_s = time.time()
-    run = trained(command, folder, log=log)
-    total_s = time.time() - started_s
-    return {**figures_of(run, started_s=started_s, warm_up=warm_up), "total_s": round(total_s, 1)}
-
-
-def trained(command: list[str], folder: Path, *, log: Path) -> Path:
-    """Run the command; the run folder that it left below `folder`. Where it fails, its last words, and status 1."""
+def trained(keys: Mapping[str, Any], folder: Path) -> Path:
+    """Train demo_cpu with these keys; the run folder below `folder`. Where it fails, its last words, and status 1."""
     environment = {k: v for k, v in os.environ.items() if k not in ("AGL_MANAGED_STORE", "AGL_CURRENT_ROLE")}
+    command = [*COMMAND, *(word for key, value in keys.items() for word in ("--set", f"{key}={value}"))]
+    log = folder / "log"
     with log.open("w", encoding="utf-8") as output:
         done = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, stdout=output, stderr=output)
     if done.returncode:
@@ -86,19 +75,6 @@ def trained(command: list[str], folder: Path, *, log: Path) -> Path:
         raise typer.Exit(1)
     (run,) = [path.parent for path in folder.rglob(run_folder.SUMMARY)]
     return run
-
-
-def with_keys(command: list[str], keys: Mapping[str, Any]) -> list[str]:
-    """The command with these keys of its configuration."""
-    return [*command, *(word for key, value in keys.items() for word in ("--set", f"{key}={value}"))]
-
-
-def table_of(figures: dict[str, Any]) -> Table:
-    """The figures for people."""
-    table = Table("", "", title="per training step, and per run", title_justify="left", show_header=False)
-    for name in ("step_s", *PARTS, "other_s", "tokens", "startup_s", "peak_gib", "total_s"):
-        table.add_row(name, str(figures[name]))
-    return table
 
 
 def main(
@@ -110,18 +86,18 @@ def main(
     ensure_tiny_policy(1)
     with tempfile.TemporaryDirectory() as temp:
         keys = {"trainer.max_steps": steps + warm_up, "trainer.runs_dir": temp, "trainer.validate_first": "false"}
-        command = with_keys(COMMAND, keys | {"trainer.validate_every": -1, "trainer.save_every": -1})
-        seconds = measured(command, Path(temp), log=Path(temp) / "log", warm_up=warm_up)
-    figures = {
-        "steps": steps,
-        "warm_up": warm_up,
-        "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 2),
-        **seconds,
-    }
+        keys |= {"trainer.validate_every": -1, "trainer.save_every": -1}
+        started_s = time.time()
+        run = trained(keys, Path(temp))
+        total_s = time.time() - started_s
+        figures = {"steps": steps, "warm_up": warm_up, "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 2)}
+        figures |= figures_of(run, started_s=started_s, warm_up=warm_up) | {"total_s": round(total_s, 1)}
     if out:
-        out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    Console().print(table_of(figures))
+        write_json(out, figures)
+    table = Table("", "", title="per training step, and per run", title_justify="left", show_header=False)
+    for name in ("step_s", *PARTS, "other_s", "tokens", "startup_s", "peak_gib", "total_s"):
+        table.add_row(name, str(figures[name]))
+    Console().print(table)
     phases = ", ".join(f"{name} {seconds:.2f}" for name, seconds in figures["phases_s"].items() if seconds)
     typer.echo(f"seconds of a step by phase: {phases}")
 

@@ -39,7 +39,6 @@ def reachable() -> set[str]:
 
 
 def order() -> list[object]:
-    """The pages as the site's `nav`, in the order of a user's questions."""
     recipes = [name for name in links("recipes/README.md") if name.startswith("recipes/") and name.endswith(".md")]
     pages: list[object] = [name for name in links("docs/README.md") if name.endswith(".md")]
     at = pages.index("recipes/README.md")

@@ -60,7 +60,6 @@ def table(header: Row, rows: list[Row]) -> str:
 
 
 def configuration() -> str:
-    """One table per section of the configuration tree."""
     sections: dict[str, list[Row]] = {}
     for key, field in known_keys().items():
         section = key.rpartition(".")[0]
@@ -91,7 +90,6 @@ def _section_doc(section: str) -> str:
 
 
 def patches() -> str:
-    """The register of what the project changes in other packages."""
     from agl_plugin.patches.register import PATCHES
 
     header = ("patch", "where", "what", "why", "unnecessary when")
@@ -129,7 +127,6 @@ def render(name: str, page: str) -> str:
 
 
 def main() -> None:
-    """Rewrite the generated tables of the pages."""
     for name in BLOCKS:
         page = DOCS / name
         page.write_text(render(name, page.read_text(encoding="utf-8")), encoding="utf-8")

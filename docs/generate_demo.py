@@ -31,7 +31,6 @@ FIGURES = ("before", "after", "delta", "delta_ci95")
 
 
 def rows(folder: Path) -> list[str]:
-    """Table rows of one run."""
     summary, config = (json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("summary", "config"))
     lines: list[str] = []
     for how in DECODINGS:
@@ -42,14 +41,13 @@ def rows(folder: Path) -> list[str]:
 
 
 def draw(folder: Path) -> None:
-    """The reward's curve of a run, as in its report."""
     from sql_agent.run_report import measures, plots
     from sql_agent.run_report.folder import read_run
 
     run = read_run(folder, evaluation=None)
-    figure = plots.reward(measures.training_reward(run), measures.validations(run))
+    curve = plots.reward(measures.training_reward(run), measures.validations(run))
     (ROOT / PICTURE).parent.mkdir(exist_ok=True)
-    plots.png(figure, path=ROOT / PICTURE, title="reward, demo_cpu on two CPU cores")
+    plots.png([("reward, demo_cpu on two CPU cores", curve)], path=ROOT / PICTURE)
 
 
 def render(page: str, head: tuple[str, str], lines: list[str]) -> str:
@@ -62,7 +60,6 @@ def render(page: str, head: tuple[str, str], lines: list[str]) -> str:
 
 
 def main(folders: list[Path]) -> None:
-    """Draw, and rewrite both pages."""
     draw(folders[0])
     lines = [line for folder in folders for line in rows(folder)]
     for name, head in HEADS.items():

@@ -21,15 +21,14 @@ from sql_agent.config import HOME, RECIPES, ROOT
 TEMPLATE = RECIPES / "_template" / "agent"
 NEW_RECIPES = RECIPES if RECIPES.parent == HOME else HOME
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-RESERVED = ("new",)  # recipes/new.py is this module
 
 
 def make_recipe(name: str, folder: Path = NEW_RECIPES) -> Path:
     """A new folder `folder`/`name`. Raises UserError when the name cannot be one, or is taken."""
-    if not NAME.fullmatch(name) or name in RESERVED:
+    if not NAME.fullmatch(name) or name == "new":  # recipes/new.py is this module
         raise UserError(
             f"NAME = {name!r}: a recipe's name begins with a letter a-z, has at most 64 of a-z, 0-9 and _, and is not "
-            f"{RESERVED[0]}; give another, shop_agent for example"
+            "new; give another, shop_agent for example"
         )
     target = folder.expanduser().resolve() / name
     if target.exists() or target.is_symlink():

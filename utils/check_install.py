@@ -103,7 +103,6 @@ def installed(name: str) -> str:
 
 
 def look_for_gpus(machine: Machine) -> None:
-    """Ask the NVIDIA driver."""
     if not shutil.which("nvidia-smi"):
         machine.driver_error = "nvidia-smi is not there"
         return
@@ -118,7 +117,6 @@ def look_for_gpus(machine: Machine) -> None:
 
 
 def survey(*, imports: bool) -> Machine:
-    """Gather what the checks need."""
     machine = Machine()
     machine.lock, machine.direct, machine.lock_error = read_lock(ROOT / "uv.lock")
     look_for_gpus(machine)
@@ -305,7 +303,6 @@ def guarded(check: Callable[[Machine], list[Row]], machine: Machine) -> list[Row
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as aligned text."""
     cells = [(row.component, row.version, row.state) for row in rows]
     wide = [max(len(row[column]) for row in cells) for column in range(3)]
     return "\n".join(

@@ -14,7 +14,6 @@ from sql_agent.testing.server import Reply, openai_server, stream_reply
 
 
 def adds(request: dict[str, Any]) -> Reply:
-    """Its answer."""
     last = request["messages"][-1]
     if last["role"] == "tool":
         return stream_reply({"role": "assistant", "content": f"It is {last['content']}"})

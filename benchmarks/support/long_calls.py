@@ -7,12 +7,12 @@ keeps whole prompts, as files up to version 3 do.
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,9 +26,15 @@ from agl_plugin.audit.spans import seen_rollout
 from agl_plugin.proxy.spans import CALL_SPAN
 from agl_plugin.update.adapter import read_calls
 from agl_plugin.update.rows import Call, Limits, rows_of_calls
+from benchmarks.support.load import work_on
 from benchmarks.support.model_server import MODEL
 
 AT_ONCE, LETTERS = 4, 4  # rollouts that play together; letters of text a token
+
+
+async def play_all(urls: list[str], *, calls: int, tokens: int) -> None:
+    """A rollout at each address, a few at a time."""
+    await work_on(partial(play, calls=calls, tokens=tokens), urls, AT_ONCE)
 
 
 async def play(url: str, *, calls: int, tokens: int) -> None:
@@ -44,17 +50,6 @@ async def play(url: str, *, calls: int, tokens: int) -> None:
                 await reply.read()
 
 
-async def play_all(urls: list[str], *, calls: int, tokens: int) -> None:
-    """A few at a time."""
-    room = asyncio.Semaphore(AT_ONCE)
-
-    async def play_one(url: str) -> None:
-        async with room:
-            await play(url, calls=calls, tokens=tokens)
-
-    await asyncio.gather(*map(play_one, urls))
-
-
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     """What it gives, and its CPU seconds."""
     began = time.process_time()
@@ -64,27 +59,20 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 async def read(store: Any, rollout_ids: list[str], *, limits: Limits) -> tuple[dict[str, float], list[Any], list[Seen]]:
     """CPU seconds of fetching spans, of reading them and of making rows; the rows, and what the audit gets."""
-    spent = {"fetch_s": 0.0, "read_s": 0.0, "rows_s": 0.0}
-    rows: list[Any] = []
-    seen: list[Seen] = []
-    for rollout_id in rollout_ids:
-        began = time.process_time()
-        spans = list(await store.query_spans(rollout_id, name=CALL_SPAN))
-        spent["fetch_s"] += time.process_time() - began
-        (calls, _), took_s = timed(lambda: read_calls(spans))  # noqa: B023
-        spent["read_s"] += took_s
-        made, took_s = timed(lambda: rows_of_calls(calls, merge=True, limits=limits))  # noqa: B023
-        spent["rows_s"] += took_s
-        rows.append(made)
-        attempt = Attempt(attempt_id=rollout_id, rollout_id=rollout_id, sequence_id=1, start_time=0.0)
-        rollout = Rollout(rollout_id=rollout_id, input={}, start_time=0.0)
-        seen.append(seen_rollout(rollout, [attempt], [], named(calls, rollout_id)))
-    return spent, rows, seen
+    began = time.process_time()
+    spans = [list(await store.query_spans(rollout_id, name=CALL_SPAN)) for rollout_id in rollout_ids]
+    fetch_s = time.process_time() - began
+    calls, read_s = timed(lambda: [read_calls(of_rollout)[0] for of_rollout in spans])
+    rows, rows_s = timed(lambda: [rows_of_calls(of_rollout, merge=True, limits=limits) for of_rollout in calls])
+    seen = [seen_by_audit(*pair) for pair in zip(rollout_ids, calls, strict=True)]
+    return {"fetch_s": fetch_s, "read_s": read_s, "rows_s": rows_s}, rows, seen
 
 
-def named(calls: list[Call], attempt: str) -> list[Call]:
-    """Of this attempt."""
-    return [replace(call, facts={**call.facts, "attempt_id": attempt}) for call in calls]
+def seen_by_audit(rollout_id: str, calls: list[Call]) -> Seen:
+    attempt = Attempt(attempt_id=rollout_id, rollout_id=rollout_id, sequence_id=1, start_time=0.0)
+    rollout = Rollout(rollout_id=rollout_id, input={}, start_time=0.0)
+    own_calls = [replace(call, facts={**call.facts, "attempt_id": rollout_id}) for call in calls]
+    return seen_rollout(rollout, [attempt], [], own_calls)
 
 
 def audited(seen: list[Seen], *, whole: bool) -> dict[str, float]:

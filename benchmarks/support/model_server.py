@@ -58,7 +58,6 @@ def long_answer(n: int, *, calls: int, tokens: int) -> dict[str, Any]:
 
 
 def events(number: int) -> Iterator[bytes]:
-    """The answer as vLLM streams it."""
     whole = answer(number)
     choice, head = whole["choices"][0], {"id": whole["id"], "object": "chat.completion.chunk", "model": MODEL}
     first = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}

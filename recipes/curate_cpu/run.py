@@ -9,6 +9,7 @@ for the language model; the references, which people would write, are those of t
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -40,6 +41,7 @@ AGAIN: tuple[Callable[[str], str], ...] = (
     lambda text: f"{text.rstrip('？。')}？谢谢！",
     lambda text: f"麻烦问一下，{text}",
 )
+REPLY = {"role": "assistant", "content": "好的。"}
 STEPS = ("asked", "kept", "kept_twice", "novel", "clean", "answered", "train")
 
 
@@ -47,39 +49,37 @@ def sessions(
     train: Sequence[Question], held: Sequence[Question], *, n: int, seed: int
 ) -> tuple[list[dict[str, Any]], list[Question]]:
     """A chat log with `n` questions worth keeping, and what is asked in vain; and an older set that knows some."""
-    dice = random.Random(seed)
-    drawn, part = dice.sample(list(train), 3 * n), max(1, n // 8)
-    new, old = [one.question for one in drawn[:n]], drawn[n:]
-    said = [("new", text) for text in new]
-    said += [("repeated", dice.choice(AGAIN)(text)) for text in dice.sample(new, 2 * part)]
-    said += [("old", dice.choice(AGAIN)(one.question)) for one in dice.sample(old, part)]
-    said += [("held out", one.question) for one in dice.sample(list(held), part)]
-    said += [("off topic", text) for text in SMALL_QUESTIONS]
-    said += [("private", f"{one.question}我的电话是1381234{n:04}。") for n, one in enumerate(dice.sample(old, part))]
-    log = [{"session_id": f"s{n}", "planted": kind, "messages": _talk(text)} for n, (kind, text) in enumerate(said)]
+    rng = random.Random(seed)
+    drawn, part = rng.sample(list(train), 3 * n), max(1, n // 8)
+    new, old = [question.question for question in drawn[:n]], drawn[n:]
+    asked = [("new", text) for text in new]
+    asked += [("repeated", rng.choice(AGAIN)(text)) for text in rng.sample(new, 2 * part)]
+    asked += [("old", rng.choice(AGAIN)(question.question)) for question in rng.sample(old, part)]
+    asked += [("held out", question.question) for question in rng.sample(list(held), part)]
+    asked += [("off topic", text) for text in SMALL_QUESTIONS]
+    private = rng.sample(old, part)
+    asked += [("private", f"{question.question}我的电话是1381234{n:04}。") for n, question in enumerate(private)]
+    log = [{"session_id": f"s{n}", "planted": kind, "messages": _talk(text)} for n, (kind, text) in enumerate(asked)]
     return log, old
 
 
 def _talk(text: str) -> list[dict[str, str]]:
-    users = ["你好", text, "那儿童呢？", "谢谢"]
-    return [
-        {"role": role, "content": said} for user in users for role, said in (("user", user), ("assistant", "好的。"))
-    ]
+    turns = [[{"role": "user", "content": said}, REPLY] for said in ("你好", text, "那儿童呢？", "谢谢")]
+    return list(itertools.chain.from_iterable(turns))
 
 
 def reader(names: Sequence[str]) -> Handler:
     """A rule in the place of a language model: keep what names a drug or a disease, or asks for them."""
 
     def answer(request: dict[str, Any]) -> Answer:
-        found = QUESTION.search(request["messages"][-1]["content"])
-        keep = bool(found and any(name in found[1] for name in (*names, "药", "病")))
+        question = QUESTION.search(request["messages"][-1]["content"])
+        keep = bool(question and any(name in question[1] for name in (*names, "药", "病")))
         return chat_reply(json.dumps({"keep": keep, "reason": "of medicine" if keep else "of something else"}))
 
     return answer
 
 
 def names_known() -> list[str]:
-    """Drugs and diseases of the bundled database."""
     with closing(sqlite3.connect(f"{database_path(DatabaseConfig()).as_uri()}?mode=ro", uri=True)) as connection:
         return [name for (name,) in connection.execute(NAMES)]
 
@@ -87,8 +87,12 @@ def names_known() -> list[str]:
 def with_references(rows: Sequence[dict[str, Any]], questions: Sequence[Question]) -> list[dict[str, Any]]:
     """The rows whose question is known word for word, with its reference answer and query."""
     known = {question.question: question for question in questions}
-    pairs = [(row, known[row["question"]]) for row in rows if row["question"] in known]
-    return [{**row, "ground_truth": one.answer, "sql": one.sql, "task_type": one.task_type} for row, one in pairs]
+    answered = []
+    for row in rows:
+        if question := known.get(row["question"]):
+            reference = {"ground_truth": question.answer, "sql": question.sql, "task_type": question.task_type}
+            answered.append(row | reference)
+    return answered
 
 
 def write_log(out: Path, *, n: int, seed: int) -> list[Question]:
@@ -136,8 +140,7 @@ def main(
     given = any(os.environ.get(variable) for variable in ("TEACHER_API_KEY", "JUDGE_ENDPOINTS"))
     with nullcontext() if given else openai_server(reader(names_known())) as server:
         if server:
-            names = {"TEACHER_API_KEY": "none", "TEACHER_MODEL": "a-rule", "TEACHER_BASE_URL": server.base_url}
-            os.environ.update(names)
+            os.environ |= {"TEACHER_API_KEY": "none", "TEACHER_MODEL": "a-rule", "TEACHER_BASE_URL": server.base_url}
         curate(out, train, samples=samples, model=model)
     for name in ("chats", *STEPS):
         print(f"{name + '.jsonl':17} {len(read_lines(out / f'{name}.jsonl'))}")

@@ -10,7 +10,6 @@ which is small here: a run on text leaves it as it is.
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,6 +19,7 @@ import typer
 from transformers import GenerationConfig, Qwen3_5Config, Qwen3_5ForConditionalGeneration, Qwen3Config, Qwen3ForCausalLM
 
 from foundation.command import alias
+from foundation.files import read_object, write_json
 from recipes.full_shape.vocabulary import END_OF_TEXT, END_OF_TURN, fetch_wheels, qwen_tokenizer
 from sql_agent.config import ROOT
 from sql_agent.serving.models import language_model
@@ -49,7 +49,6 @@ def qwen3_0_6b(*, n_layers: int) -> Qwen3Config:
 
 def qwen3_5_0_8b(tokenizer: Any, *, n_layers: int) -> Qwen3_5Config:
     """The numbers of Qwen3.5-0.8B's language model: of four layers three are gated delta nets, one is attention."""
-    rope = {"rope_type": "default", "rope_theta": 10_000_000.0, "partial_rotary_factor": 0.25}
     marks = {"image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>"}
     marks |= {"vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>"}
     return Qwen3_5Config(
@@ -65,7 +64,13 @@ def qwen3_5_0_8b(tokenizer: Any, *, n_layers: int) -> Qwen3_5Config:
             "linear_num_value_heads": 16,
             "max_position_embeddings": 262_144,
             "rms_norm_eps": 1e-6,
-            "rope_parameters": {**rope, "mrope_section": [11, 11, 10], "mrope_interleaved": True},
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10_000_000.0,
+                "partial_rotary_factor": 0.25,
+                "mrope_section": [11, 11, 10],
+                "mrope_interleaved": True,
+            },
             "tie_word_embeddings": True,
         },
         vision_config={
@@ -102,8 +107,7 @@ def build(*, shape: Shape = "qwen3", n_layers: int, seed: int = 1) -> Path:
     model.save_pretrained(part)
     # Qwen's own folders name this version of transformers: 4.57 takes local tokenizers of 4.57.3 to 4.57.5 for
     # Mistral's, and warns.
-    tree = json.loads((part / "config.json").read_text(encoding="utf-8")) | {"transformers_version": "4.51.0"}
-    (part / "config.json").write_text(json.dumps(tree, indent=2), encoding="utf-8")
+    write_json(part / "config.json", read_object(part / "config.json") | {"transformers_version": "4.51.0"})
     part.rename(folder)
     return folder
 

@@ -51,7 +51,6 @@ def mean_of(run: RunData, metric: str, *, last: int = 0) -> str:
 
 
 def line_of(run: RunData, first: RunData) -> str:
-    """A run's line of the table."""
     steps = int(run.summary["last_step"])
     before, after = validation(run, 0), validation(run, steps)
     against = difference(validation(first, int(first.summary["last_step"])), after, test=False)

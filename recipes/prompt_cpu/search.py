@@ -37,9 +37,9 @@ def editor() -> Handler:
 def main(argv: Sequence[str]) -> int:
     """The exit status of `agentgrpo prompt`."""
     with openai_server(editor()) as server:
-        named = {"TEACHER_API_KEY": "none", "TEACHER_MODEL": "a-list", "TEACHER_BASE_URL": server.base_url}
-        command = [*COMMAND, "prompt", *FLAGS, *argv]
-        return subprocess.run(command, env={**os.environ, **named, "JUDGE_ENDPOINTS": ""}).returncode
+        teacher = {"TEACHER_API_KEY": "none", "TEACHER_MODEL": "a-list", "TEACHER_BASE_URL": server.base_url}
+        environment = os.environ | teacher | {"JUDGE_ENDPOINTS": ""}
+        return subprocess.run([*COMMAND, "prompt", *FLAGS, *argv], env=environment).returncode
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def find(
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
 ) -> None:
     """Find rollouts; conditions add up. Example: agentgrpo audit find RUN --max-reward 0.2 --tool-error"""
-    wanted = search.asked(
+    wanted = search.values_of(
         min_reward=min_reward, max_reward=max_reward, unscored=unscored, question=question, tool_error=tool_error,
         step=step, mode=mode, agent=agent,
     )  # fmt: skip

@@ -14,9 +14,7 @@ from typing import Any
 from foundation.grouping import grouped
 from sql_agent.judge_audit.items import HARMLESS, JudgedItem, Rewriting
 from sql_agent.judge_audit.metrics import (
-    Cost,
     Flips,
-    Group,
     Scored,
     bootstrap,
     calibration,
@@ -64,11 +62,8 @@ def figures(items: list[JudgedItem], judge: Measured, *, threshold: float, margi
     """What report.json says of one judge."""
     values = [value_of(r) for r in judge.plain]
     scored = [Scored(item, value) for item, value in zip(items, values, strict=True) if value is not None]
+    honest = [s for s in scored if not s.item.is_attack]
     sides = {"threshold": threshold, "margin": margin}
-
-    def by(key: Callable[[JudgedItem], str]) -> dict[str, Any]:
-        return {name: group.model_dump() for name, group in groups(items, judge, scored, key, **sides).items()}
-
     every = range(len(items))
     flipped = {how: judge.flips([how], every, threshold=threshold) for how in judge.rewritten}
     return {
@@ -77,12 +72,12 @@ def figures(items: list[JudgedItem], judge: Measured, *, threshold: float, margi
         "n_scored": len(scored),
         "unscored": dict(Counter(r.unscored for r in judge.rewards if r.unscored)),
         **summary(scored, **sides).model_dump(),
-        "honest": summary([s for s in scored if not s.item.is_attack], **sides).model_dump(),
+        "honest": summary(honest, **sides).model_dump(),
         "flips": {how.name: {"about": how.about, **flip.model_dump()} for how, flip in flipped.items()},
         "calibration": [b.model_dump() for b in calibration(scored)],
         "calibration_error": calibration_error(scored),
-        "by_kind": by(lambda item: item.kind),
-        "by_task": by(lambda item: item.task_type),
+        "by_kind": groups(items, judge, scored, lambda item: item.kind, **sides),
+        "by_task": groups(items, judge, scored, lambda item: item.task_type, **sides),
         "strategies": {name: paid(rewards) for name, rewards in judge.strategies.items()},
         "cost": cost(judge),
     }
@@ -96,19 +91,22 @@ def groups(
     *,
     threshold: float,
     margin: float,
-) -> dict[str, Group]:
-    """The figures of each kind or task type, flips and cost included; kinds of attacks first."""
-    numbers = grouped(range(len(items)), lambda number: key(items[number]))
-    by_name = summaries(scored, lambda s: key(s.item), threshold=threshold, margin=margin)
+) -> dict[str, Any]:
+    """The figures of each kind or task type; kinds of attacks first.
+
+    `flips` are those of each rewriting, and of all that change no word, `harmless`; `cost` is one score's.
+    """
+    numbers_of = grouped(range(len(items)), lambda number: key(items[number]))
     ways = {how.name: [how] for how in judge.rewritten} | {"harmless": list(HARMLESS)}
-    return {
-        name: Group(
-            **group.model_dump(),
-            flips={way: judge.flips(how, numbers[name], threshold=threshold).flips for way, how in ways.items()},
-            cost=cost_of_one([judge.plain[number] for number in numbers[name]]),
-        )
-        for name, group in by_name.items()
-    }
+    figures_of: dict[str, Any] = {}
+    for name, group in summaries(scored, lambda s: key(s.item), threshold=threshold, margin=margin).items():
+        numbers = numbers_of[name]
+        flipped = {way: judge.flips(how, numbers, threshold=threshold).flips for way, how in ways.items()}
+        figures_of[name] = group.model_dump() | {
+            "flips": {way: rate.model_dump() for way, rate in flipped.items()},
+            "cost": cost_of_one([judge.plain[number] for number in numbers]),
+        }
+    return figures_of
 
 
 def paid(rewards: Sequence[Reward]) -> dict[str, Any]:
@@ -117,14 +115,15 @@ def paid(rewards: Sequence[Reward]) -> dict[str, Any]:
     return {"n": len(totals), **bootstrap(totals, mean).model_dump()}
 
 
-def cost_of_one(rewards: Sequence[Reward]) -> Cost:
-    """What one of these scores cost on average."""
+def cost_of_one(rewards: Sequence[Reward]) -> dict[str, Any]:
+    """What one of these scores cost on average; `seconds` include the wait for a turn."""
     usages = [reward.metadata.get("judge_usage") or {} for reward in rewards]
-    return Cost(
-        calls=bootstrap([usage.get("calls", 0) for usage in usages], mean),
-        tokens=bootstrap([usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0) for usage in usages], mean),
-        seconds=bootstrap([reward.metadata[SECONDS] for reward in rewards], mean),
-    )
+    spent = {
+        "calls": [usage.get("calls", 0) for usage in usages],
+        "tokens": [usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0) for usage in usages],
+        "seconds": [reward.metadata[SECONDS] for reward in rewards],
+    }
+    return {name: bootstrap(values, mean).model_dump() for name, values in spent.items()}
 
 
 def cost(judge: Measured) -> dict[str, Any]:

@@ -162,6 +162,12 @@ def attempts(*, n: int, data: Path) -> dict[str, list[JudgedItem]]:
 
 
 def _item(question: Question, answer: str) -> JudgedItem:
-    quotes = [item.quote for item in question.evidence]
-    fields = {"id": question.id, "question": question.question, "reference": question.answer, "evidence": quotes}
-    return JudgedItem(**fields, answer=answer, label=0.0, kind="strategy")
+    return JudgedItem(
+        id=question.id,
+        question=question.question,
+        reference=question.answer,
+        evidence=[item.quote for item in question.evidence],
+        answer=answer,
+        label=0.0,
+        kind="strategy",
+    )

@@ -9,6 +9,7 @@ change. How labels of the bundled set are made: data/README.md.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,19 +84,11 @@ class JudgedItem(Record):
 
 @dataclass(frozen=True)
 class Rewriting:
-    """A way to write an item anew that leaves what it deserves as it is."""
+    """A way to write an item anew that leaves what it deserves as it is; `changed` gives the other values."""
 
     name: str
     about: str
-
-
-AGAIN = Rewriting("again", "the same, judged a second time: a blank after the question keeps a cache from answering")
-LAYOUT = Rewriting("layout", "the answer as a list, an item a line")
-ORDER = Rewriting("order", "facts of reference and evidence in reverse order")
-FRAME = Rewriting("frame", "polite frame and other punctuation around the answer")
-WORDS = Rewriting("words", "synonyms in the answer")
-REWRITINGS = (AGAIN, LAYOUT, ORDER, FRAME, WORDS)
-HARMLESS = (AGAIN, LAYOUT, ORDER, FRAME)  # no word of the answer is another
+    changed: Callable[[JudgedItem], dict[str, Any]]
 
 
 def load_items(path: Path) -> list[JudgedItem]:
@@ -135,25 +128,18 @@ def _parse(line: bytes) -> JudgedItem:
 
 def rewrite(item: JudgedItem, how: Rewriting) -> JudgedItem | None:
     """The item written anew; None where nothing changes."""
-    if how is ORDER:
-        changed = {
-            "reference": _reversed_facts(item.reference),
-            "evidence": [_reversed_facts(quote) for quote in reversed(item.evidence)],
-        }
-    elif how is AGAIN:
-        changed = {"question": f"{item.question} "}
-    else:
-        changed = {"answer": {LAYOUT: _listed, FRAME: _framed, WORDS: _reworded}[how](item.answer)}
-    new = item.model_copy(update=changed)
+    new = item.model_copy(update=how.changed(item))
     return None if new == item else new
 
 
-def _reversed_facts(text: str) -> str:
-    """The facts of each sentence in reverse order; its label, which ends at the last colon, stays in front."""
-    return SENTENCE.sub(lambda match: _reversed_sentence(match[0]), text)
+def _reordered(item: JudgedItem) -> dict[str, Any]:
+    evidence = [SENTENCE.sub(_reversed_facts, quote) for quote in reversed(item.evidence)]
+    return {"reference": SENTENCE.sub(_reversed_facts, item.reference), "evidence": evidence}
 
 
-def _reversed_sentence(sentence: str) -> str:
+def _reversed_facts(match: re.Match[str]) -> str:
+    """The facts of a sentence in reverse order; its label, which ends at the last colon, stays in front."""
+    sentence = match[0]
     body = sentence.rstrip("。\n")
     head = max(body.rfind("："), body.rfind(": ")) + 1
     facts = FACT_END.split(body[head:].strip())
@@ -181,3 +167,18 @@ def _reworded(answer: str) -> str:
     for word, other in SYNONYMS.items():
         answer = answer.replace(word, other)
     return answer
+
+
+AGAIN = Rewriting(
+    "again",
+    "the same, judged a second time: a blank after the question keeps a cache from answering",
+    lambda item: {"question": f"{item.question} "},
+)
+LAYOUT = Rewriting("layout", "the answer as a list, an item a line", lambda item: {"answer": _listed(item.answer)})
+ORDER = Rewriting("order", "facts of reference and evidence in reverse order", _reordered)
+FRAME = Rewriting(
+    "frame", "polite frame and other punctuation around the answer", lambda item: {"answer": _framed(item.answer)}
+)
+WORDS = Rewriting("words", "synonyms in the answer", lambda item: {"answer": _reworded(item.answer)})
+REWRITINGS = (AGAIN, LAYOUT, ORDER, FRAME, WORDS)
+HARMLESS = (AGAIN, LAYOUT, ORDER, FRAME)  # no word of the answer is another

@@ -87,21 +87,6 @@ class Flips(BaseModel):
     mean_change: float | None
 
 
-class Cost(BaseModel):
-    """What one score costs on average; `seconds` go from the question to the verdict, the wait for a turn included."""
-
-    calls: Interval
-    tokens: Interval
-    seconds: Interval
-
-
-class Group(Summary):
-    """The figures of one kind or task type; `flips` of each rewriting, and of all that change no word, `harmless`."""
-
-    flips: dict[str, Rate]
-    cost: Cost
-
-
 def rate(count: int, n: int) -> Rate:
     """The share with its interval."""
     if not n:

@@ -13,8 +13,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sql_agent.judge_audit.metrics import Rate
-
 USAGE = ("calls", "cache_hits", "prompt_tokens", "completion_tokens", "cost")
 GROUP = ("kind, task type", "n", "label", "score", "attacks %", "refused %", "accuracy %", "order %")
 
@@ -44,19 +42,19 @@ def show(out: Console, report: dict[str, Any]) -> None:
     names = [escape(judge["judge"]) for judge in judges]
     out.print(_table(f"{report['n']} items, {report['n_attacks']} of them attacks", ["figure", *names], rows(judges)))
     for judge in judges:
-        groups = [*judge["by_kind"].items(), ("", None), *judge["by_task"].items()]
+        groups = [*judge["by_kind"].items(), ("", {}), *judge["by_task"].items()]
         groups = [(escape(name), figures) for name, figures in groups if name or not figures]
         for title, columns, cells in (
             ("means, and rates with their intervals", GROUP, _group),
             ("flips, and the cost of one score", FLIPS, _spent),
         ):
-            lines = [(name, cells(figures) if figures else [""] * len(columns[1:])) for name, figures in groups]
+            lines = [(name, cells(figures) if figures else []) for name, figures in groups]
             out.print(_table(f"{escape(judge['judge'])}: {title}", list(columns), lines))
-    paid = {name: [judge["strategies"].get(name) for judge in judges] for name in judges[0]["strategies"]}
-    if paid:
-        lines = [
-            (name, [f"{_interval(f)}  n {f['n']}" if f else "-" for f in figures]) for name, figures in paid.items()
-        ]
+    lines = []
+    for name in judges[0]["strategies"]:
+        paid = [judge["strategies"].get(name) for judge in judges]
+        lines.append((name, [f"{_interval(figure)}  n {figure['n']}" if figure else "-" for figure in paid]))
+    if lines:
         out.print(_table("mean reward of strategies, the bonus included", ["strategy", *names], lines))
 
 
@@ -70,15 +68,14 @@ def _table(title: str, columns: list[str], lines: Iterable[tuple[str, list[str]]
 
 
 def _group(figures: dict[str, Any]) -> list[str]:
-    rates = [{**figures[name], "value": figures[name]["rate"]} for name in ("attack_success", "refused", "accuracy")]
     means = [number(figures[name]) for name in ("mean_label", "mean_score")]
-    return [str(figures["n"]), *means, *(_interval(figure, 100) for figure in [*rates, figures["order"]])]
+    rates = [_interval(figures[name], 100) for name in ("attack_success", "refused", "accuracy", "order")]
+    return [str(figures["n"]), *means, *rates]
 
 
 def _spent(figures: dict[str, Any]) -> list[str]:
-    rates = [figures["flips"].get(how) for how in ("again", "harmless", "words")]
-    flipped = [_interval({**rate, "value": rate["rate"]}, 100) if rate else "-" for rate in rates]
-    cost = figures["cost"]
+    flips, cost = figures["flips"], figures["cost"]
+    flipped = [_interval(flips[how], 100) if how in flips else "-" for how in ("again", "harmless", "words")]
     return [
         *flipped,
         _interval(cost["calls"]),
@@ -89,46 +86,45 @@ def _spent(figures: dict[str, Any]) -> list[str]:
 
 def rows(judges: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     """Name and cells of each line of the first table."""
-
-    def line(name: str, cell: Callable[[dict[str, Any]], str]) -> tuple[str, list[str]]:
-        return name, [cell(judge) for judge in judges]
-
-    lines = [
-        line("attack success", lambda j: percent(j["attack_success"])),
-        line("right answers refused", lambda j: percent(j["refused"])),
-        line("accuracy", lambda j: percent(j["accuracy"])),
-        line("accuracy, honest items", lambda j: percent(j["honest"]["accuracy"])),
-        line("pairs to a question in order, %", lambda j: f"{_interval(j['order'], 100)}  of {j['n_pairs']}"),
-        line("Spearman", lambda j: _interval(j["spearman"])),
-        line("Spearman, honest items", lambda j: _interval(j["honest"]["spearman"])),
-        line("mean error", lambda j: number(j["mean_error"])),
-        line("calibration error", lambda j: number(j["calibration_error"])),
-    ]
+    lines: dict[str, Callable[[dict[str, Any]], str]] = {
+        "attack success": lambda j: percent(j["attack_success"]),
+        "right answers refused": lambda j: percent(j["refused"]),
+        "accuracy": lambda j: percent(j["accuracy"]),
+        "accuracy, honest items": lambda j: percent(j["honest"]["accuracy"]),
+        "pairs to a question in order, %": lambda j: f"{_interval(j['order'], 100)}  of {j['n_pairs']}",
+        "Spearman": lambda j: _interval(j["spearman"]),
+        "Spearman, honest items": lambda j: _interval(j["honest"]["spearman"]),
+        "mean error": lambda j: number(j["mean_error"]),
+        "calibration error": lambda j: number(j["calibration_error"]),
+    }
     for name in judges[0]["flips"]:
-        lines.append(line(f"flips, {name}", lambda j, name=name: percent(j["flips"][name]["flips"])))
-    return [
-        *lines,
-        line("unscored", lambda j: ", ".join(f"{n} {why}" for why, n in j["unscored"].items()) or "0"),
-        *(line(name.replace("_", " "), lambda j, name=name: f"{j['cost'][name]:.6g}") for name in USAGE),
-        line("ms per score", lambda j: f"{j['cost']['ms_per_score']:.1f}"),
-    ]
+        lines[f"flips, {name}"] = lambda j, name=name: percent(j["flips"][name]["flips"])
+    lines["unscored"] = lambda j: ", ".join(f"{n} {why}" for why, n in j["unscored"].items()) or "0"
+    for name in USAGE:
+        lines[name.replace("_", " ")] = lambda j, name=name: f"{j['cost'][name]:.6g}"
+    lines["ms per score"] = lambda j: f"{j['cost']['ms_per_score']:.1f}"
+    return [(name, [cell(judge) for judge in judges]) for name, cell in lines.items()]
 
 
 def _interval(figure: dict[str, Any], factor: float = 1, digits: int | None = None) -> str:
-    """A figure and its interval, in two digits, or multiplied (per cent) with none."""
-    value, low, high = (None if v is None else factor * v for v in (figure["value"], figure["low"], figure["high"]))
+    """A figure or a rate and its interval, in two digits, or multiplied (per cent) with none."""
+    value = figure["rate" if "rate" in figure else "value"]
+    if value is None:
+        return "-"
     if digits is None:
         digits = 0 if factor > 1 else 2
-    form = f".{digits}f"
-    return "-" if value is None else f"{value:{form}}" + (f" [{low:{form}}, {high:{form}}]" if low is not None else "")
+    text = f"{factor * value:.{digits}f}"
+    if figure["low"] is None:
+        return text
+    return f"{text} [{factor * figure['low']:.{digits}f}, {factor * figure['high']:.{digits}f}]"
 
 
-def percent(counted: dict[str, Any]) -> str:
+def percent(rate: dict[str, Any]) -> str:
     """A rate with its interval and counts."""
-    r = Rate.model_validate(counted)
-    if r.rate is None or r.low is None or r.high is None:
+    if rate["rate"] is None:
         return "-"
-    return f"{100 * r.rate:.1f} % [{100 * r.low:.1f}, {100 * r.high:.1f}]  {r.count}/{r.n}"
+    value, low, high = (100 * rate[name] for name in ("rate", "low", "high"))
+    return f"{value:.1f} % [{low:.1f}, {high:.1f}]  {rate['count']}/{rate['n']}"
 
 
 def number(value: float | None) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from agl_plugin.audit.schema import unpack
 from agl_plugin.audit.stored import USE
 from agl_plugin.audit.verify import distances
+from sql_agent.run_audit.search import why_left_out
 
 SHOWN_CHARS = 400
 WHY_NOT = {
@@ -58,9 +59,8 @@ class Chain:
             yield f"           reference: {short(question['reference'])}"
         if row["agent"]:
             yield f"           played by the agent {short(row['agent'])}"
-        yield f"rollout    {row['id']}: {what}, step {row['step']}, group {row['group_id']}, {row['status']}" + (
-            ", of a question that took another's place" if row["resampled"] else ""
-        )
+        resampled = ", of a question that took another's place" if row["resampled"] else ""
+        yield f"rollout    {row['id']}: {what}, step {row['step']}, group {row['group_id']}, {row['status']}{resampled}"
 
     def _stored(self) -> Iterator[str]:
         """Where a stored rollout was played, and how far its weights were from those that it trained."""
@@ -119,14 +119,12 @@ class Chain:
         spread = f", standard deviation {statistics.stdev(rewards):.4f}" if len(rewards) > 1 else ""
         yield f"group      {len(rewards)} scored, mean {statistics.fmean(rewards):.4f}{spread}"
         for row in group:
-            yield f"           {row['reward']:.4f}  {row['rollout_id']}" + (
-                "  (this one)" if row["rollout_id"] == self.rollout["id"] else ""
-            )
+            mark = "  (this one)" if row["rollout_id"] == self.rollout["id"] else ""
+            yield f"           {row['reward']:.4f}  {row['rollout_id']}{mark}"
 
     def _learned(self) -> Iterator[str]:
         if not self.rows:
-            left = self._connection.execute("SELECT why FROM left_out WHERE rollout_id = ?", (self.rollout["id"],))
-            why = reason["why"] if (reason := left.fetchone()) else ""
+            why = why_left_out(self._connection, self.rollout["id"])
             nothing = "validation is not learned from" if self.rollout["mode"] != "train" else "no update was recorded"
             yield f"learned    nothing: {WHY_NOT.get(why, why) or nothing}"
         for row in self.rows:

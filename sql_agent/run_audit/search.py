@@ -47,7 +47,7 @@ CONDITIONS = {
 }
 
 
-def asked(**given: Any) -> Row:
+def values_of(**given: Any) -> Row:
     """The values of a query by the names of CONDITIONS; what is None, "" or False asks for nothing.
 
     `unscored` is a reason, or `any`; `question` an id, or a part of its text; `agent` a name of [agents], or `default`.
@@ -61,12 +61,11 @@ def asked(**given: Any) -> Row:
 
 
 def condition(values: Row) -> str:
-    """SQL for what is asked."""
     return " AND ".join(CONDITIONS[name] for name in values) or "1"
 
 
 def find(connection: sqlite3.Connection, values: Row, *, limit: int) -> list[Row]:
-    """The first rollouts of what is asked, in the order of the steps."""
+    """The first rollouts of these values, in the order of the steps."""
     query = f"{FOUND} WHERE {condition(values)} ORDER BY rollout.step, rollout.rowid LIMIT :limit"
     return [dict(row) for row in connection.execute(query, values | {"limit": limit})]
 
@@ -79,24 +78,28 @@ def reasons(connection: sqlite3.Connection) -> dict[str, int]:
     return {row["unscored"]: row["n"] for row in connection.execute(REASONS)}
 
 
-def rollout_id(connection: sqlite3.Connection, asked: str) -> str:
-    """The id that begins with what was asked for. Raises UserError."""
+def rollout_id(connection: sqlite3.Connection, beginning: str) -> str:
+    """The whole id, or the only one with this beginning. Raises UserError."""
     query = "SELECT id FROM rollout WHERE substr(id, 1, length(:id)) = :id ORDER BY id != :id LIMIT 2"
-    ids = [row["id"] for row in connection.execute(query, {"id": asked})]
-    if not ids or (len(ids) > 1 and ids[0] != asked):
+    ids = [row["id"] for row in connection.execute(query, {"id": beginning})]
+    if not ids or (len(ids) > 1 and ids[0] != beginning):
         what = "begins no rollout's id" if not ids else "begins the ids of several rollouts"
-        raise UserError(f"{asked[:80]!r} {what} in this run: `find` prints ids, and rollouts.jsonl holds them")
+        raise UserError(f"{beginning[:80]!r} {what} in this run: `find` prints ids, and rollouts.jsonl holds them")
     return ids[0]
+
+
+def why_left_out(connection: sqlite3.Connection, rollout: str) -> str:
+    """Why a rollout has no training row; "" where nothing says so."""
+    row = connection.execute("SELECT why FROM left_out WHERE rollout_id = ?", (rollout,)).fetchone()
+    return row["why"] if row else ""
 
 
 def trail(connection: sqlite3.Connection, rollout: str) -> str:
     """A rollout's rows and update in one line."""
     rows = connection.execute("SELECT * FROM train_row WHERE rollout_id = ? ORDER BY row_number", (rollout,)).fetchall()
     if not rows:
-        why = connection.execute("SELECT why FROM left_out WHERE rollout_id = ?", (rollout,)).fetchone()
-        return f"rollout {rollout}: not learned from ({why[0] if why else 'no training rollout'})"
-    steps = ", ".join(_row_in_words(row) for row in rows)
-    return f"rollout {rollout}: {steps}"
+        return f"rollout {rollout}: not learned from ({why_left_out(connection, rollout) or 'no training rollout'})"
+    return f"rollout {rollout}: {', '.join(map(_row_in_words, rows))}"
 
 
 def _row_in_words(row: sqlite3.Row) -> str:

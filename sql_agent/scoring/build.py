@@ -15,7 +15,7 @@ from reward_client.reward_model import ENV_URL, RewardModelClient, reward_model_
 from reward_client.schema import Budget, JudgeEndpoint
 from sql_agent.config import HOME, ROOT, DatabaseConfig, RewardConfig, database_place, resolve_path
 from sql_agent.environment.databases import Databases
-from sql_agent.scoring.check import _unusable
+from sql_agent.scoring.check import why_unusable
 from sql_agent.scoring.functions import load_function
 from sql_agent.scoring.registry import SCORERS, ScoringContext, load_scorers
 from sql_agent.scoring.result_match import MAX_RESULT_ROWS
@@ -54,7 +54,7 @@ def build_context(
     for term in context.terms_for(""):
         if ":" in term.scorer and term.scorer not in SCORERS:
             load_function(term.scorer)
-        if problem := _unusable(term.scorer, dataclasses.replace(context, target=term.target)):
+        if problem := why_unusable(term.scorer, dataclasses.replace(context, target=term.target)):
             key = "reward.terms: scorer" if config.terms else "reward.default_scorer"
             raise UserError(f"{key} = {term.scorer!r}: {problem}")
     return context

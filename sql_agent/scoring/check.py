@@ -57,14 +57,14 @@ def _row_problem(question: Question, context: ScoringContext | None) -> str:
         if question.agent not in context.agents:
             return f"agent {question.agent!r}: {unknown_agent(question.agent, context.agents)}"
         context = context.of(question.agent)
-    if question.scorer and (problem := _unusable(question.scorer, context)):
+    if question.scorer and (problem := why_unusable(question.scorer, context)):
         return f"scorer {question.scorer!r}{'' if question.scorer in SCORERS else ':'} {problem}"
     if context and context.databases and (problem := context.databases.problem(question.db_id)):
         return problem
-    terms = (context or RewardConfig()).terms_for(question.scorer)
-    if problem := _type_problem(question, [term.scorer for term in terms]):
+    scorers = [term.scorer for term in (context or RewardConfig()).terms_for(question.scorer)]
+    if problem := _type_problem(question, scorers):
         return problem
-    for name in [term.scorer for term in terms]:
+    for name in scorers:
         function = SCORERS.get(name)
         if function in OF_QUERIES and not question.sql:
             return f"scorer {name!r} needs reference queries in `sql`; or give the row another scorer"
@@ -107,7 +107,7 @@ REQUIREMENTS: dict[Any, Callable[[ScoringContext], str]] = {
 }
 
 
-def _unusable(name: str, context: ScoringContext | None) -> str:
+def why_unusable(name: str, context: ScoringContext | None) -> str:
     if name not in SCORERS:
         return unknown_scorer(name)
     requirement = REQUIREMENTS.get(SCORERS[name])
@@ -116,19 +116,21 @@ def _unusable(name: str, context: ScoringContext | None) -> str:
 
 def offline_kinds(questions: Sequence[Question], context: ScoringContext) -> str:
     """For people, how rows are graded that the offline judge gets; "" where it gets none. Reference queries run."""
-    sampled = [(q, context.of(q.agent)) for q in questions[:: max(1, len(questions) // SAMPLED_ROWS)]]
-    sampled = [
-        (q, c) for q, c in sampled if not c.llm and any(SCORERS.get(t.scorer) is judge for t in c.terms_for(q.scorer))
-    ]
+    judged = []
+    for question in questions[:: max(1, len(questions) // SAMPLED_ROWS)]:
+        of_agent = context.of(question.agent)
+        scorers = [SCORERS.get(term.scorer) for term in of_agent.terms_for(question.scorer)]
+        if judge in scorers and not of_agent.llm:
+            judged.append((question, of_agent))
 
     async def kinds() -> Counter[str]:
-        return Counter([await offline_kind(question, of_agent) for question, of_agent in sampled])
+        return Counter([await offline_kind(question, of_agent) for question, of_agent in judged])
 
     ways = {kind: f"by the {kind.replace('_', ' or ')} in the answer" for kind in ANSWER_TYPES}
     ways |= {"sql_result": "by the result of the query (sql_result)"}
     ways |= dict.fromkeys(("quote", "text"), "by quotes of the record")
     counts = asyncio.run(kinds()).most_common()
-    return f"of {len(sampled)} rows: " + ", ".join(f"{n} {ways[kind]}" for kind, n in counts) if counts else ""
+    return f"of {len(judged)} rows: " + ", ".join(f"{n} {ways[kind]}" for kind, n in counts) if counts else ""
 
 
 def check_llm(context: ScoringContext) -> None:

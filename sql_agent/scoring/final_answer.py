@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 
 import cn2an
@@ -158,14 +159,13 @@ def read_truth(text: str) -> Answer:
 
 def shown(answer: Answer) -> str:
     """An answer for people and programs; "" where it is unclear."""
-    if answer.unclear or not answer.number:
-        return "" if answer.unclear else answer.text
+    if answer.unclear:
+        return ""
+    if not answer.number:
+        return answer.text
     value = answer.number.value
     decimal = f"{value:.15g}"
-    if value.denominator == 1:
-        text = str(value.numerator)
-    else:
-        text = decimal if Fraction(decimal) == value else str(value)
+    text = decimal if value.denominator > 1 and Fraction(decimal) == value else str(value)
     return f"{text}%" if answer.number.percent else text
 
 
@@ -286,9 +286,8 @@ def _in_digits(text: str) -> str:
 
 def _in_one_unit(text: str) -> str:
     """18元5角 as 37/2元: what stands in units of one kind, each amount less than one of the unit before."""
-
     for amounts, step, sizes in AMOUNTS:
-        text = amounts.sub(lambda match, step=step, sizes=sizes: _joined(match, step, sizes), text)
+        text = amounts.sub(partial(_joined, step=step, sizes=sizes), text)
     return text
 
 

@@ -31,8 +31,6 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 @dataclass(frozen=True)
 class RewardFunction:
-    """A scorer that asks a reward function."""
-
     path: str
     function: Callable[..., Any]
 

@@ -38,7 +38,7 @@ class GroupGrader:
     ) -> None:
         self.judge = judge
         self.mode: Mode = mode
-        self._rewards = {"": reward or RewardConfig(), **(agents or {})}
+        self._rewards = {"": reward or RewardConfig()} | dict(agents or {})
 
     async def __call__(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The changed keys of each record; {} for those that do not wait."""
@@ -69,7 +69,6 @@ class GroupGrader:
 
 
 def grader_of(scoring: ScoringContext) -> GroupGrader:
-    """The grader of a run's groups."""
     mode = scoring.config.judge.mode
     rewards = {name: of_agent.config for name, of_agent in scoring.agents.items()}
     return GroupGrader(scoring.llm if mode != "pointwise" else None, mode, scoring.config, rewards)
@@ -79,13 +78,15 @@ def _rewarded(record: RolloutRecord, score: GroupScore, later: Collection[str]) 
     """What changes with the judge's score; parts of `later` still wait."""
     if score.value is None:
         return {"unscored": score.unscored, "reward_parts": {}, "reason": score.explanation, "awaits": {}}
-    value = score.value
-    now = {part: factor * value for part, factor in record.awaits.items() if part not in later}
-    parts = {**record.reward_parts, **now}
-    if waits := {part: factor for part, factor in record.awaits.items() if part in later}:
-        return {"reward_parts": parts, "reason": score.explanation, "awaits": waits}
-    done = {"unscored": "", "reward": sum(parts.values()), "reward_parts": parts}
-    return {**done, "reason": score.explanation, "awaits": {}}
+    now = {part: factor * score.value for part, factor in record.awaits.items() if part not in later}
+    waits = {part: factor for part, factor in record.awaits.items() if part in later}
+    change = {"reward_parts": record.reward_parts | now} if waits else _finished(record, now)
+    return change | {"reason": score.explanation, "awaits": waits}
+
+
+def _finished(record: RolloutRecord, last_parts: dict[str, float]) -> Change:
+    parts = record.reward_parts | last_parts
+    return {"unscored": "", "reward": sum(parts.values()), "reward_parts": parts, "awaits": {}}
 
 
 def by_turns(rollouts: Sequence[RolloutRecord], reward: RewardConfig) -> list[Change]:
@@ -103,7 +104,5 @@ def by_turns(rollouts: Sequence[RolloutRecord], reward: RewardConfig) -> list[Ch
             slower = sum(other.n_turns > record.n_turns for other in right)
             faster = sum(other.n_turns < record.n_turns for other in right)
             rank = (slower - faster) / (len(right) - 1)
-        parts = {**record.reward_parts, **{part: factor * rank for part, factor in record.awaits.items()}}
-        total = {"unscored": "", "reward": sum(parts.values()), "reward_parts": parts}
-        changes[id(record)] = {**total, "awaits": {}}
+        changes[id(record)] = _finished(record, {part: factor * rank for part, factor in record.awaits.items()})
     return [changes.get(id(record), {}) for record in rollouts]

@@ -137,7 +137,6 @@ class MathChecker:
         return self._child
 
     def close(self) -> None:
-        """End the child, if there is one."""
         child, self._child = self._child, None
         if child:
             child.kill()

@@ -49,7 +49,6 @@ def _verdict(wanted: list[Any], answer: str) -> dict[str, Any]:
 
 
 def compare(reference: str, answer: str) -> bool:
-    """True when both texts mean the same mathematics."""
     return same(expressions(reference), expressions(answer))
 
 

@@ -19,6 +19,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 DIGITS = 9
+MAX_RESULT_ROWS = 10_000  # of a result that is compared as a whole
 MAX_ORDERS = 5000  # column orders tried; only results whose columns hold the same values need more than one
 
 
@@ -143,6 +144,3 @@ def column_orders(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> 
                 yield from extend((*chosen, i))
 
     yield from extend(())
-
-
-MAX_RESULT_ROWS = 10_000  # of a result that is compared as a whole

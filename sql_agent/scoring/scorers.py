@@ -146,12 +146,8 @@ def _lacks_query(question: Question, episode: Episode) -> bool:
 
 async def _grade_alone(item: JudgeItem, llm: LLMJudge) -> Score:
     verdict = await llm.grade(item)
-    metadata = {
-        **verdict.criteria.model_dump(exclude={"reason"}),
-        "judge_usage": verdict.usage.model_dump(),
-        "model": verdict.model,
-        "answer_cut": verdict.answer_cut,
-    }
+    metadata = verdict.criteria.model_dump(exclude={"reason"}) | {"judge_usage": verdict.usage.model_dump()}
+    metadata |= {"model": verdict.model, "answer_cut": verdict.answer_cut}
     return Score(value=verdict.overall, explanation=verdict.explanation, metadata=metadata)
 
 
@@ -262,10 +258,8 @@ async def reward_model(question: Question, episode: Episode, context: ScoringCon
 async def environment(question: Question, episode: Episode, context: ScoringContext) -> Score:
     """What the episode's environment gave, in [0, 1]."""
     if episode.environment_reward is None:
-        return Score(
-            unscored=NO_ENVIRONMENT,
-            explanation="neither an environment of agent.tools nor the agent gave one",
-        )
+        why = "neither an environment of agent.tools nor the agent gave one"
+        return Score(unscored=NO_ENVIRONMENT, explanation=why)
     return Score(value=episode.environment_reward)
 
 

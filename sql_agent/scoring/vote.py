@@ -20,14 +20,10 @@ class Sample(Protocol):
     """What votes: its queries, and the log-probability of all its tokens (None: not told)."""
 
     @property
-    def sql_calls(self) -> Sequence[SqlCall]:
-        """In the order in which they ran."""
-        ...
+    def sql_calls(self) -> Sequence[SqlCall]: ...
 
     @property
-    def logprob(self) -> float | None:
-        """Of the whole sample."""
-        ...
+    def logprob(self) -> float | None: ...
 
 
 def choose[T: Sample](samples: Sequence[T]) -> T:

@@ -20,6 +20,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from foundation.command import shown_errors
 from foundation.console import Heartbeat
 from foundation.errors import UserError
 from sql_agent.config import HOME, build_config, load_recipe
@@ -35,9 +36,9 @@ CACHE = HOME / ".cache" / "tiny_policy"
 WAITING = "OMP_WAIT_POLICY"
 CARD = """---
 license: mit
-language: {language}
+language: {task.language}
 ---
-# Tiny policy of the {name} (seed {seed})
+# Tiny policy of the {task.name} (seed {seed})
 
 A Qwen3 of {millions:.2f} million parameters, made on this machine in a few minutes. It is there so that training,
 evaluation and serving run where there is neither a GPU nor a model to download.
@@ -45,8 +46,13 @@ evaluation and serving run where there is neither a GPU nor a model to download.
 - Start: random weights, but for the attention heads of the first two layers, set by hand so that it can copy (see
   wired.py).
 - Warm start: {n_steps} steps on made-up demonstrations.
-- {about}
+- {task.about}
 """
+
+
+def task_of_recipe(recipe: str) -> TinyTask:
+    """The task of a recipe, by default SQL. Raises UserError."""
+    return load_task(build_config(load_recipe(recipe)).model.tiny if recipe else "")
 
 
 def ensure_tiny_policy(
@@ -77,11 +83,9 @@ def save_untrained(seed: int, task: TinyTask, out: Path) -> Path:
         raise UserError(f"--out {out}: exists; name a new folder")
     import torch
 
-    from sql_agent.tiny_policy.tokenizer import train_tokenizer
     from sql_agent.tiny_policy.train import build_model
 
-    lesson = task.learn()
-    tokenizer = train_tokenizer(lesson.texts, lesson.frames)
+    _, tokenizer = _lesson_and_tokenizer(task)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         save(build_model(tokenizer), tokenizer, out)
@@ -106,22 +110,24 @@ def _put(built: Path, folder: Path, *, old: Path, force: bool) -> None:
 
 
 def _build(folder: Path, *, seed: int, task: TinyTask, train: bool) -> None:
+    started, console = time.monotonic(), Console(stderr=True)
     if train:
         _load_torch()
-    # Slow imports, not needed when the cache has the policy.
-    from sql_agent.tiny_policy.tokenizer import train_tokenizer
-
-    started, lesson = time.monotonic(), task.learn()
-    tokenizer = train_tokenizer(lesson.texts, lesson.frames)
-    console = Console(stderr=True)
+    lesson, tokenizer = _lesson_and_tokenizer(task)
     model = _train(tokenizer, lesson, seed, console) if train else load_shipped(tokenizer, seed, task)
     millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
     save(model, tokenizer, folder)
-    known = {"name": task.name, "language": task.language, "about": task.about}
-    card = CARD.format(**known, seed=seed, millions=millions, n_steps=lesson.settings.n_steps)
+    card = CARD.format(task=task, seed=seed, millions=millions, n_steps=lesson.settings.n_steps)
     (folder / "README.md").write_text(card, encoding="utf-8")
     how = "built" if train else "made of the shipped weights"
     console.print(f"tiny policy: {millions:.2f} M parameters, {how} in {time.monotonic() - started:.0f} s")
+
+
+def _lesson_and_tokenizer(task: TinyTask) -> tuple[Lesson, PreTrainedTokenizerFast]:
+    from sql_agent.tiny_policy.tokenizer import train_tokenizer  # slow, and not needed when the cache has the policy
+
+    lesson = task.learn()
+    return lesson, train_tokenizer(lesson.texts, lesson.frames)
 
 
 def _load_torch() -> None:
@@ -143,15 +149,15 @@ def _train(tokenizer: PreTrainedTokenizerFast, lesson: Lesson, seed: int, consol
     from sql_agent.tiny_policy.products import fast_products
     from sql_agent.tiny_policy.train import train_policy
 
-    clock = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *clock)
-    said = f"tiny policy: step 0 of {lesson.settings.n_steps}"
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar, Heartbeat(console, lambda: said):
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (*columns, TextColumn("left"), TimeRemainingColumn())
+    state = f"tiny policy: step 0 of {lesson.settings.n_steps}"
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar, Heartbeat(console, lambda: state):
         task = bar.add_task("tiny policy", total=lesson.settings.n_steps)
 
         def show(step: int, n_steps: int, loss: float) -> None:
-            nonlocal said
-            said = f"tiny policy: step {step} of {n_steps}, loss {loss:.3f}"
+            nonlocal state
+            state = f"tiny policy: step {step} of {n_steps}, loss {loss:.3f}"
             bar.update(task, completed=step, description=f"tiny policy, loss {loss:.3f}")
 
         with fast_products():
@@ -179,9 +185,7 @@ def main(
     force: Annotated[bool, typer.Option("--force", help="train even if it is there or shipped")] = False,
     recipe: Annotated[str, typer.Option(help="the task of this recipe (default: SQL)")] = "",
     untrained: Annotated[bool, typer.Option("--untrained", help="leave the warm start out; needs --out")] = False,
-    ship_: Annotated[
-        bool, typer.Option("--ship", help="write the weights into the repository, for clones of it")
-    ] = False,
+    ship_: Annotated[bool, typer.Option("--ship", help="write the weights into the repository, for clones")] = False,
 ) -> None:
     """Build and warm-start the tiny policy, a real Qwen3 of about 1M parameters, unless the cache holds it.
 
@@ -189,15 +193,14 @@ def main(
     Other seeds take 15 to 20 minutes on two cores. Prints the folder, which --model of the other commands
     accepts.
     """
-    try:
-        task = load_task(build_config(load_recipe(recipe)).model.tiny if recipe else "")
+    with shown_errors():
+        task = task_of_recipe(recipe)
         if untrained and (out is None or force or ship_):
             raise UserError("--untrained: needs --out, and goes with neither --force nor --ship")
-        made = save_untrained(seed, task, out) if untrained and out else None
-        folder = made or ensure_tiny_policy(seed, task, out=out, force=force)
-    except UserError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from error
+        if untrained and out:
+            folder = save_untrained(seed, task, out)
+        else:
+            folder = ensure_tiny_policy(seed, task, out=out, force=force)
     if ship_:
         from transformers import Qwen3ForCausalLM
 

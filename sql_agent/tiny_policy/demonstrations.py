@@ -25,28 +25,28 @@ import typer
 from foundation.command import shown_errors
 from foundation.errors import UserError
 from foundation.files import write_lines
-from sql_agent.config import DatabaseConfig, build_config, data_path, database_path, load_recipe
+from sql_agent.config import DatabaseConfig, data_path, database_path
 from sql_agent.data.dataset import load_questions
 from sql_agent.environment.database import Database
 from sql_agent.records import Question
+from sql_agent.tiny_policy.build import task_of_recipe
 from sql_agent.tiny_policy.corpus import load_corpus
 from sql_agent.tiny_policy.demos import Draft, answer, to_messages
-from sql_agent.tiny_policy.task import Lesson, Message, Settings, load_task
+from sql_agent.tiny_policy.task import Lesson, Message, Settings
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 def query_by_name(question: Question) -> str:
     """The SQL that answers a bundled question from its words alone. Raises KeyError for other questions."""
-    asked, fields = question.meta["intent"], question.meta["fields"]
+    intent, fields, entity = (question.meta[name] for name in ("intent", "fields", "entity"))
     table = question.evidence[0].source_table
-    keys = {words.table: words.key for words in load_corpus().tables}
-    key, entity = keys[table], question.meta["entity"]
+    key = {words.table: words.key for words in load_corpus().tables}[table]
     names = [_quoted(value) for slot, value in entity.items() if "_name" in slot and isinstance(value, str)]
-    if asked == "compare":
+    if intent == "compare":
         return f"SELECT {key}, {fields[0]} FROM {table} WHERE {key} IN ({', '.join(names)})"
-    if asked in ("search", "count"):
-        what = key if asked == "search" else "COUNT(*)"
+    if intent in ("search", "count"):
+        what = key if intent == "search" else "COUNT(*)"
         return f"SELECT {what} FROM {table} WHERE {fields[0]} LIKE {_quoted('%' + entity['keyword'] + '%')}"
     return f"SELECT {', '.join(fields)} FROM {table} WHERE {key} = {names[0]}"
 
@@ -130,7 +130,7 @@ def main(
     with shown_errors():
         if out.exists():
             raise UserError(f"--out {out}: exists; name a new file")
-        lesson = load_task(build_config(load_recipe(recipe)).model.tiny if recipe else "").learn()
+        lesson = task_of_recipe(recipe).learn()
         chats = right_answers(questions) if questions else itertools.islice(exercises(lesson, seed=seed), rows)
         write_lines(out, [row_of(chat, lesson.tools) for chat in chats])
     typer.echo(str(out))

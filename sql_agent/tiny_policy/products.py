@@ -22,7 +22,6 @@ class WideProducts(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], _types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """See torch.overrides."""
         kwargs = kwargs or {}
         if func not in PRODUCTS or args[0].dtype is not torch.bfloat16:
             return func(*args, **kwargs)

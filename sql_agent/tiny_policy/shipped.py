@@ -7,9 +7,10 @@ The files are made by `python -m sql_agent.tiny_policy.build --seed 1 --ship` (a
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError, safe_open
 
 from sql_agent.tiny_policy.sources import fingerprint
 from sql_agent.tiny_policy.task import TinyTask
@@ -17,27 +18,19 @@ from sql_agent.tiny_policy.task import TinyTask
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-HEADER_BYTES = 8  # a safetensors file opens with the length of its JSON header, little-endian
-
 
 def shipped_file(seed: int, task: TinyTask) -> Path:
-    """Where the weights of a seed are, if they are shipped."""
     return task.shipped / f"seed_{seed}.safetensors"
 
 
 def is_shipped(seed: int, task: TinyTask) -> bool:
     """Whether weights of this seed are there that were made of the present sources."""
     try:
-        return _metadata(shipped_file(seed, task)).get("fingerprint") == fingerprint(seed, task)
-    except (OSError, ValueError):
+        with safe_open(shipped_file(seed, task), framework="numpy") as weights:
+            metadata = weights.metadata() or {}
+    except (OSError, SafetensorError):
         return False
-
-
-def _metadata(file: Path) -> dict[str, str]:
-    with file.open("rb") as content:
-        n_bytes = int.from_bytes(content.read(HEADER_BYTES), "little")
-        header = json.loads(content.read(min(n_bytes, 2**20)))
-    return header.get("__metadata__", {}) if isinstance(header, dict) else {}
+    return metadata.get("fingerprint") == fingerprint(seed, task)
 
 
 def load_shipped(tokenizer: PreTrainedTokenizerFast, seed: int, task: TinyTask) -> Qwen3ForCausalLM:

@@ -12,7 +12,7 @@ from multiprocessing import resource_tracker
 import psutil
 import pytest
 
-from benchmarks.support.processor import cpu_s
+from benchmarks.support.load import cpu_s
 from foundation.processes import ProcessTree, tracker_pid
 from sql_agent.config import ROOT
 
