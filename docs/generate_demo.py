@@ -47,9 +47,9 @@ def draw(folder: Path) -> None:
     from sql_agent.run_report.folder import read_run
 
     run = read_run(folder, evaluation=None)
-    figure = plots.reward(measures.training_reward(run), measures.validations(run))
+    curve = plots.reward(measures.training_reward(run), measures.validations(run))
     (ROOT / PICTURE).parent.mkdir(exist_ok=True)
-    plots.png(figure, path=ROOT / PICTURE, title="reward, demo_cpu on two CPU cores")
+    plots.png([("reward, demo_cpu on two CPU cores", curve)], path=ROOT / PICTURE)
 
 
 def render(page: str, head: tuple[str, str], lines: list[str]) -> str:

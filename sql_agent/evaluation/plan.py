@@ -107,17 +107,8 @@ def question_files(names: list[str]) -> dict[str, FileConfig]:
 
 def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, seconds: float) -> EvalReport:
     """Figures per model, split and decoding; and the paired differences of two models."""
-    groups: dict[str, dict[str, list[TrialRecord]]] = {name: {} for name in evaluation.targets}
-    for record in records:
-        groups[record.model].setdefault(f"{record.split}/{record.decoding}", []).append(record)
-    ways, vote = ["sampled", "greedy"], evaluation.asked.get("vote", 0)
-    if vote:
-        ways.append(f"vote of {vote}")
-        for by_key in groups.values():
-            for split in evaluation.splits:
-                if chosen := voted(by_key.get(f"{split}/sampled", []), vote):
-                    by_key[f"{split}/{ways[-1]}"] = chosen
-    keys = [f"{split}/{way}" for split in evaluation.splits for way in ways]
+    keys = [f"{split}/{way}" for split in evaluation.splits for way in _ways(evaluation)]
+    groups = _groups(evaluation, records)
     planned = len(evaluation.trials())
     before, after = groups.values() if len(groups) == 2 else ({}, {})
     both = [key for key in keys if key in before and key in after]
@@ -140,6 +131,24 @@ def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, 
             key: delta for key in both if (delta := compare_groups(by_agent(before[key]), by_agent(after[key])))
         },
     )
+
+
+def _ways(evaluation: Evaluation) -> list[str]:
+    vote = evaluation.asked.get("vote", 0)
+    return ["sampled", "greedy", *([f"vote of {vote}"] if vote else [])]
+
+
+def _groups(evaluation: Evaluation, records: Sequence[TrialRecord]) -> dict[str, dict[str, list[TrialRecord]]]:
+    """model -> split/way -> its records; a vote's are those of the samples that it chose."""
+    groups: dict[str, dict[str, list[TrialRecord]]] = {name: {} for name in evaluation.targets}
+    for record in records:
+        groups[record.model].setdefault(f"{record.split}/{record.decoding}", []).append(record)
+    if vote := evaluation.asked.get("vote", 0):
+        for by_key in groups.values():
+            for split in evaluation.splits:
+                if chosen := voted(by_key.get(f"{split}/sampled", []), vote):
+                    by_key[f"{split}/vote of {vote}"] = chosen
+    return groups
 
 
 def voted(records: Sequence[TrialRecord], k: int) -> list[TrialRecord]:

@@ -15,15 +15,7 @@ from dataclasses import dataclass, replace
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.errors import Fault, LLMFault
-from sql_agent.records import (
-    Decoding,
-    Episode,
-    Question,
-    Score,
-    TrialKey,
-    TrialRecord,
-    rollout_record,
-)
+from sql_agent.records import Decoding, Episode, Question, Score, TrialKey, TrialRecord, rollout_record
 from sql_agent.scoring.reward import reward_of_fault, run_scorer, score
 from sql_agent.scoring.scorers import PUBLIC, ScoringContext, sql_result
 from sql_agent.serving.endpoint import is_final
