@@ -46,9 +46,7 @@ class Evaluation:
     scoring: ScoringContext
 
     def trials(self) -> list[Trial]:
-        """Everything to play, model by model."""
-        samples = self.asked["samples"]
-        return [trial for name in self.targets for trial in plan_trials(name, self.splits, samples=samples)]
+        return plan_trials(self.targets, self.splits, samples=self.asked["samples"])
 
 
 def prepare(asked: dict[str, Any]) -> Evaluation:
@@ -159,9 +157,8 @@ def voted(records: Sequence[TrialRecord], k: int) -> list[TrialRecord]:
 
 
 def _with_cost(chosen: TrialRecord, samples: Sequence[TrialRecord]) -> TrialRecord:
-    """The chosen record, whose cost is that of all that voted."""
-    costs = {
-        name: None if None in (values := [getattr(sample, name) for sample in samples]) else sum(values)
-        for name in ("prompt_tokens", "completion_tokens", "episode_s")
-    }
+    costs: dict[str, float | None] = {}
+    for name in ("prompt_tokens", "completion_tokens", "episode_s"):
+        values = [getattr(sample, name) for sample in samples]
+        costs[name] = None if None in values else sum(values)
     return chosen.model_copy(update=costs)

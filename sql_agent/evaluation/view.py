@@ -31,13 +31,11 @@ class Section:
 
 
 def sections(report: EvalReport) -> list[Section]:
-    """All tables that have rows."""
     parts = (_rewards, _agents, _tasks, _of_k, _tool, _cost, _endings, _left_out)
     return [section for part in parts if (section := part(report)).rows]
 
 
 def heading(report: EvalReport) -> list[str]:
-    """What was measured, in a few lines."""
     models = ", ".join(f"{name}: {shown}" for name, shown in report.labels.items())
     questions = ", ".join(f"{n} of {split}" for split, n in report.questions.items())
     lines = [
