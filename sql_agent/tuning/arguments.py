@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from foundation.run_folder import CHECKPOINTS
-from sql_agent.config import DpoConfig, TrainConfig
+from sql_agent.config import DpoConfig, LoggingConfig, TrainerConfig, TuneConfig
 
 TRL_LOSS = {"dpo": "sigmoid", "ipo": "ipo", "kto": "kto"}
 
 
-def trl_arguments(config: TrainConfig, *, run_dir: Path, steps: int) -> dict[str, Any]:
-    tune, trainer, logging = config.tune, config.trainer, config.logging
+def trl_arguments(
+    tune: TuneConfig, trainer: TrainerConfig, logging: LoggingConfig, *, run_dir: Path, steps: int
+) -> dict[str, Any]:
     gpu = trainer.device == "cuda"
     schedule = "constant_with_warmup" if tune.lr_schedule == "constant" and tune.warmup_share else tune.lr_schedule
     shared = {

@@ -208,11 +208,13 @@ def fit(plan: TunePlan) -> None:
         from sql_agent.tuning.watch import Stop, Watch
 
     keep_freed_memory()
-    arguments = trl_arguments(config, run_dir=plan.run_dir, steps=plan.steps)
+    arguments = trl_arguments(config.tune, config.trainer, config.logging, run_dir=plan.run_dir, steps=plan.steps)
     lora = lora_of(config.model) if config.model.lora_rank and not config.trained_adapter else None
     model = load_model(config.model, plan.model, adapter=config.trained_adapter)
     with Stop() as stop:
-        trainer = trainer_of(config, model, plan.tokenizer, plan.rows, arguments=arguments, lora=lora)
+        order = {"epochs": config.passes, "seed": config.data.seed}
+        trainer = trainer_of(config.tune, model, plan.tokenizer, plan.rows, arguments=arguments, lora=lora, **order)
+        trainer.kept = config.trainer.keep_checkpoints
         trainer.add_callback(Watch(plan.run_dir, stop, saves=config.trainer.save_every > 0))
         resume = config.trainer.resume
         trainer.train(resume_from_checkpoint=str(Path(resume) / "actor") if resume else None)

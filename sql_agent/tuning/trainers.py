@@ -31,7 +31,7 @@ from trl.trainer.utils import pad
 from agl_plugin.update.resuming import own_settings
 from foundation.files import write_text
 from foundation.run_folder import NOTE, step_folder, steps_of
-from sql_agent.config import DpoConfig, TrainConfig
+from sql_agent.config import DpoConfig, TuneConfig
 from sql_agent.tuning.encoding import Encoded
 from sql_agent.tuning.models import pad_id_of
 
@@ -157,19 +157,21 @@ PREFERENCES: dict[str, Any] = {
 
 
 def trainer_of(
-    config: TrainConfig, model: Any, tokenizer: Any, rows: Any, *, arguments: dict[str, Any], lora: Any
+    tune: TuneConfig, model: Any, tokenizer: Any, rows: Any, *, arguments: dict[str, Any], lora: Any, **order: Any
 ) -> Any:
-    """TRL's trainer of the method over encoded rows or pairs; `lora` is the configuration of a new adapter, or None."""
-    tune, ordered = config.tune, functools.partial(in_order, epochs=config.passes, seed=config.data.seed)
+    """TRL's trainer of the method over encoded rows or pairs, with its `arguments`; `lora` is a new adapter's, or None.
+
+    `order`: epochs, and the seed of the order in each.
+    """
     if isinstance(tune, DpoConfig):
         kind, arguments_of, collate = PREFERENCES["kto" if tune.loss == "kto" else "dpo"]
         collator = functools.partial(collate, pad_id=pad_id_of(tokenizer))
-        data = ordered([{"sides": [[row.ids, row.mask] for row in pair]} for pair in rows])
+        data = in_order([{"sides": [[row.ids, row.mask] for row in pair]} for pair in rows], **order)
     else:
         kind, arguments_of, collator = ChatTrainer, SFTConfig, None
         lengths = [len(row) for row in rows]
-        data = ordered([labelled(row) for row in rows], batch_rows=tune.batch_size, lengths=lengths)
-    trainer = kind(
+        data = in_order([labelled(row) for row in rows], **order, batch_rows=tune.batch_size, lengths=lengths)
+    return kind(
         model,
         args=arguments_of(**arguments),
         data_collator=collator,
@@ -177,8 +179,6 @@ def trainer_of(
         processing_class=tokenizer,
         peft_config=lora,
     )
-    trainer.kept = config.trainer.keep_checkpoints
-    return trainer
 
 
 def labelled(row: Encoded) -> dict[str, list[int]]:
