@@ -40,7 +40,6 @@ class Job[T]:
 
     @property
     def status(self) -> Status:
-        """Where it stands."""
         if not self._done.done():
             return "running"
         return "stopped" if self._is_stopped else "failed" if self._done.exception() else "finished"

@@ -17,8 +17,8 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,10 @@ class Done:
     lines: list[str]
     made: Path | None = None
 
+    @property
+    def last_words(self) -> str:
+        return "\n".join(self.lines[-5:])
+
 
 def settings(overrides: Mapping[str, Any], *, arguments: Iterable[str] = ()) -> dict[str, Any]:
     """Dotted keys and plain values of overrides: {"optim.lr": 1e-5}, optim__lr=1e-5 or optim={"lr": 1e-5}.
@@ -47,7 +51,7 @@ def settings(overrides: Mapping[str, Any], *, arguments: Iterable[str] = ()) -> 
     `arguments` are those of the call, one of which a misspelt key may mean. Raises UserError.
     """
     keys: dict[str, Any] = {}
-    for key, value in _flat(overrides, ""):
+    for key, value in _flat(overrides):
         if key not in known_keys() and key.partition(".")[0] not in ("verl", "agent"):
             raise UserError(f"{key} = {value!r:.80}: unknown key{did_you_mean(key, [*arguments, *known_keys()])}")
         keys[key] = plain(value, what=key)
@@ -56,9 +60,11 @@ def settings(overrides: Mapping[str, Any], *, arguments: Iterable[str] = ()) -> 
 
 def keys(search: str = "") -> dict[str, str]:
     """The configuration keys whose name or meaning has `search` in it: type, default and meaning of each."""
-    descriptions = {
-        key: f"{_type(field)} = {_default(field)!r}: {field.description or ''}" for key, field in known_keys().items()
-    }
+    descriptions: dict[str, str] = {}
+    for key, field in known_keys().items():
+        annotation = field.annotation
+        kind = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+        descriptions[key] = f"{kind} = {_default(field)!r}: {field.description or ''}"
     return {key: text for key, text in descriptions.items() if search.lower() in f"{key} {text}".lower()}
 
 
@@ -81,17 +87,13 @@ def _default(field: Any) -> Any:
     return field.get_default(call_default_factory=True)
 
 
-def _type(field: Any) -> str:
-    return getattr(field.annotation, "__name__", "") if isinstance(field.annotation, type) else str(field.annotation)
-
-
-def _flat(tree: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
-    pairs: list[tuple[str, Any]] = []
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in tree.items():
         key = f"{prefix}{name.replace('__', '.')}"
-        is_section = isinstance(value, Mapping) and (key in TrainConfig.model_fields)
-        pairs += _flat(value, f"{key}.") if is_section else [(key, value)]
-    return pairs
+        if isinstance(value, Mapping) and key in TrainConfig.model_fields:
+            yield from _flat(value, f"{key}.")
+        else:
+            yield key, value
 
 
 def run_job(function: str, *, quiet: bool, **given: Any) -> Done:
@@ -104,16 +106,21 @@ def run_job(function: str, *, quiet: bool, **given: Any) -> Done:
         (folder / JOB).write_bytes(pickle.dumps((function, given)))
         done = run_process([sys.executable, "-P", "-m", "foundation.entry", name], quiet=quiet)
         file = folder / MADE
-        return Done(done.status, done.lines, Path(file.read_text(encoding="utf-8")) if file.is_file() else None)
+        return replace(done, made=Path(file.read_text(encoding="utf-8")) if file.is_file() else None)
 
 
 def run_process(command: list[str], *, quiet: bool = False) -> Done:
     """Run it, showing what it prints unless `quiet`. Raises UserError for wrong input, KeyboardInterrupt."""
     lines: deque[str] = deque(maxlen=KEPT_LINES)
-    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     status, interrupted, job = None, False, current.get()
     with subprocess.Popen(
-        command, text=True, errors="replace", start_new_session=job is not None, **streams
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=job is not None,
     ) as process:
         if job:
             job.took(process)

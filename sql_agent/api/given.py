@@ -19,13 +19,13 @@ from foundation.files import atomic_path, write_text
 from sql_agent.config import HOME, ROOT
 
 MODULE = '''\
-"""{names}, as a program gave it to sql_agent.api."""
+"""{name}, as a program gave it to sql_agent.api."""
 
 from pathlib import Path
 
 import cloudpickle
 
-{names} = cloudpickle.loads(Path(__file__).with_suffix(".pkl").read_bytes())
+{name} = cloudpickle.loads(Path(__file__).with_suffix(".pkl").read_bytes())
 '''
 
 
@@ -42,15 +42,18 @@ def tool_source(tool: Any) -> str:
     if file and is_beside and getattr(module, name, None) is tool:
         return f"{Path(file).resolve()}:{name}"
     kept = _with_types(tool) if isinstance(tool, types.FunctionType) else tool
-    return f"{keep(kept, name=name, folder='tools')}:{name}"
+    return f"{keep(kept, name=name, folder='tools', uses=tool)}:{name}"
 
 
-def keep(thing: Any, *, name: str, folder: str, module: str = MODULE) -> Path:
-    """A module below .cache from which another process can import `thing` by its name. Raises UserError."""
+def keep(thing: Any, *, name: str, folder: str, uses: Any) -> Path:
+    """A module below .cache from which another process can import `thing`, with the code that it uses, by its name.
+
+    Raises UserError.
+    """
     try:
         import cloudpickle
 
-        with _by_value(thing, cloudpickle):
+        with _by_value(uses, cloudpickle):
             data = cloudpickle.dumps(thing)
     except ModuleNotFoundError:
         raise UserError(
@@ -61,7 +64,7 @@ def keep(thing: Any, *, name: str, folder: str, module: str = MODULE) -> Path:
     path = HOME / ".cache" / "api" / folder / hashlib.sha256(data).hexdigest()[:12] / f"{name}.py"
     with atomic_path(path.with_suffix(".pkl")) as temp:
         temp.write_bytes(data)
-    write_text(path, module.format(names=name))
+    write_text(path, MODULE.format(name=name))
     return path
 
 

@@ -15,6 +15,7 @@ from sql_agent.api.given import tool_source
 from sql_agent.api.rewards import RewardFunction, term_of
 from sql_agent.api.runs import Evaluation, Run
 from sql_agent.config import HOME, TrainConfig, build_config, command_tree, commands, data_path, load_recipe, nested
+from sql_agent.data.bundled import SPLITS as BUNDLED
 from sql_agent.data.given import plain
 from sql_agent.data.named import Source, question_file, tuning_source
 from sql_agent.training import options
@@ -51,17 +52,16 @@ def train(
     Overrides are configuration keys (see `keys`): optim__lr=1e-5, optim={"lr": 1e-5} or **{"optim.lr": 1e-5}. Raises
     UserError for wrong input, and TrainingFailed, whose `run` is what there is.
     """
-    tree = {"model.path": _model_text(model)} if model else {}
-    is_given = not isinstance(dataset, str) or bool(dataset)
-    if is_given or max_samples:
-        recipe_file = "" if is_given else _own_file(str(recipe), overrides, max_samples)
-        tree["data.train_file"] = str(recipe_file or question_file(dataset, max_samples=max_samples))
+    tree = _model_key(model)
+    if _is_named(dataset):
+        tree["data.train_file"] = str(question_file(dataset, max_samples=max_samples))
+    elif max_samples:
+        tree["data.train_file"] = str(_own_file(str(recipe), overrides, max_samples))
     if reward:
         overrides = {"reward.default_scorer": "judge", **overrides, "reward.terms": [term_of(reward)]}
     if tools:
         overrides = {**overrides, "agent.tools": [tool_source(tool) for tool in tools]}
-    arguments = ("model", "dataset", "max_samples", "reward", "tools", "ci", "ci_fast", "quiet")
-    tree |= settings(overrides, arguments=arguments)
+    tree |= settings(overrides, arguments=train.__annotations__)
     keys = command_tree(commands.GRPO, [], recipe=str(recipe), flags=nested(tree))
     config = options.shorten(options.configured(keys, recipe=str(recipe)), ci=ci or ci_fast, fast=ci_fast)
     return _run_of(run_job("sql_agent.commands.train:run", config=config, quiet=quiet))
@@ -75,21 +75,26 @@ def for_word_problems(dataset: Source, max_samples: int | None = None, *, tiny: 
     return {"recipe": "math_cpu" if tiny else "math_gsm8k", "trainer.device": "auto", **quiet}
 
 
-def _own_file(recipe: str, overrides: dict[str, Any], max_samples: int | None) -> Path:
+def _is_named(dataset: Source) -> bool:
+    """Whether a call names a data set; rows and frames may be empty."""
+    return not isinstance(dataset, str) or dataset != ""
+
+
+def _own_file(recipe: str, overrides: dict[str, Any], max_samples: int) -> Path:
     """The first questions of the recipe's training file."""
     named = build_config(load_recipe(recipe)).data if recipe else TrainConfig().data
     return question_file(overrides.get("data.train_file") or data_path(named.train_file), max_samples=max_samples)
 
 
-def _model_text(model: Model) -> str:
-    """What a command calls a model: a run's newest checkpoint is exported once."""
+def _model_key(model: Model) -> dict[str, Any]:
+    """The key that names a model, if one is given: a run's newest checkpoint is exported once."""
     if not isinstance(model, Run):
-        return str(model)
+        return {"model.path": str(model)} if model else {}
     from sql_agent.evaluation.targets import exported
 
     if not model.checkpoints:
         raise UserError(f"{model.folder}: has no checkpoint; set trainer.save_every")
-    return str(exported(model.checkpoints[-1], tell=lambda text, detail="": None))
+    return {"model.path": str(exported(model.checkpoints[-1], tell=lambda text, detail="": None))}
 
 
 def _run_of(done: Done) -> Run:
@@ -98,7 +103,7 @@ def _run_of(done: Done) -> Run:
     if done.status or run is None:
         error = run.summary.get("error", "") if run and run.status else ""
         error = "stopped before its end" if done.status == INTERRUPTED else error
-        raise TrainingFailed(error or "\n".join(done.lines[-5:]) or f"exit status {done.status}", run)
+        raise TrainingFailed(error or done.last_words or f"exit status {done.status}", run)
     return run
 
 
@@ -123,30 +128,43 @@ def evaluate(
     Trials that a fault ended are in no mean; `Evaluation.rewards` counts them. Raises UserError, and RunError where
     not all trials were played.
     """
-    arguments = ("before", "after", "splits", "limit", "samples", "recipe", "concurrency", "out", "quiet")
-    keys = settings(overrides, arguments=arguments)
+    keys = settings(overrides, arguments=evaluate.__annotations__)
     for name, value, least in (("limit", limit, 0), ("samples", samples, 1), ("concurrency", concurrency, 1)):
         if value < least:
             raise UserError(f"{name} = {value}: must be at least {least}")
     folder = Path(out) if out else HOME / "runs" / "evaluations" / datetime.now().strftime("%Y%m%d-%H%M%S-%f")
-    are_rows = isinstance(splits, list | tuple) and splits and isinstance(splits[0], Mapping)
-    several = splits if isinstance(splits, list | tuple) and not are_rows else [splits]
-    before, after = (str(model.folder if isinstance(model, Run) else model) for model in (before, after))
-    options = {"before": before, "after": after, "split": [_split(source) for source in several], "limit": int(limit)}
-    options |= {"samples": int(samples), "vote": 0, "recipe": recipe}
-    options |= {"set": [f"{k}={json.dumps(v)}" for k, v in keys.items()]}
     evaluation = Evaluation(folder.expanduser().absolute())
-    how = {"folder": evaluation.folder, "resumed": False, "concurrency": concurrency, "inspect_log": False}
-    done = run_job("sql_agent.commands.evaluate:run", options=options, quiet=quiet, **how)
+    done = run_job(
+        "sql_agent.commands.evaluate:run",
+        quiet=quiet,
+        options={
+            "before": _target(before),
+            "after": _target(after),
+            "split": _splits(splits),
+            "limit": int(limit),
+            "samples": int(samples),
+            "vote": 0,
+            "recipe": recipe,
+            "set": [f"{key}={json.dumps(value)}" for key, value in keys.items()],
+        },
+        folder=evaluation.folder,
+        resumed=False,
+        concurrency=concurrency,
+        inspect_log=False,
+    )
     if done.status and (not (evaluation.folder / "results.json").is_file() or evaluation.results.partial):
-        raise RunError("\n".join(done.lines[-5:]))
+        raise RunError(done.last_words)
     return evaluation
 
 
-def _split(source: Source) -> str:
-    from sql_agent.evaluation.plan import BUNDLED
+def _target(model: Model) -> str:
+    return str(model.folder if isinstance(model, Run) else model)
 
-    return source if isinstance(source, str) and source in BUNDLED else str(question_file(source))
+
+def _splits(splits: Sequence[Source] | Source) -> list[str]:
+    are_several = isinstance(splits, list | tuple) and not (splits and isinstance(splits[0], Mapping))
+    sources = splits if are_several else [splits]
+    return [name if isinstance(name, str) and name in BUNDLED else str(question_file(name)) for name in sources]
 
 
 def export(source: Run | str | Path, out: str | Path, *, dtype: str = "auto", quiet: bool = False) -> Path:
@@ -159,10 +177,10 @@ def export(source: Run | str | Path, out: str | Path, *, dtype: str = "auto", qu
     if dtype not in (allowed := get_args(Precision)):
         raise UserError(f"dtype = {dtype!r}: must be {', '.join(allowed)}{did_you_mean(dtype, allowed)}")
     target = Path(out).expanduser().absolute()
-    checkpoint = Path(source.folder if isinstance(source, Run) else source)
+    checkpoint = Path(_target(source))
     done = run_job("sql_agent.commands.export:run", source=checkpoint, out=target, dtype=dtype, quiet=quiet)
     if done.status:
-        raise RunError("\n".join(done.lines[-5:]))
+        raise RunError(done.last_words)
     return target
 
 
@@ -186,16 +204,11 @@ def tune(
     """
     from sql_agent.tuning.options import configured
 
-    tree = {"method": method} | ({"model.path": _model_text(model)} if model else {})
-    is_given = not isinstance(dataset, str) or bool(dataset)
-    flags = {
-        "dataset": tuning_source(dataset) if is_given else "",
-        "max_samples": max_samples,
-        "output_dir": output_dir,
-    }
+    source = tuning_source(dataset) if _is_named(dataset) else ""
+    flags = {"dataset": source, "max_samples": max_samples, "output_dir": output_dir}
+    tree = {"method": method, **_model_key(model)}
     tree |= {f"{method}.{name}": plain(value, what=name) for name, value in flags.items() if value}
-    arguments = ("recipe", "model", "dataset", "max_samples", "output_dir", "use_lora", "quiet")
-    tree |= settings(overrides, arguments=arguments)
+    tree |= settings(overrides, arguments=tune.__annotations__)
     keys = command_tree(f"agentgrpo {method}", [], recipe=str(recipe), flags=nested(tree))
     config = configured(method, keys, recipe=str(recipe), lora=use_lora)
     run = _run_of(run_job("sql_agent.tuning.job:run_tuning", config=config, quiet=quiet))

@@ -73,15 +73,14 @@ class LengthPenalty:
     max_length: int = 1024
 
     def __post_init__(self) -> None:
-        _check(penalty_weight=self.penalty_weight)
+        _check_share("penalty_weight", self.penalty_weight)
         if self.max_length < 1:
             raise ValueError(f"max_length = {self.max_length} must be at least 1 (characters)")
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
         rewards = self.base(completions, **columns)
-        weight = self.penalty_weight
-        shares = [min(1.0, len(text_of(completion)) / self.max_length) for completion in completions]
-        return [None if r is None else max(0.0, r - weight * s) for r, s in zip(rewards, shares, strict=True)]
+        losses = [self.penalty_weight * min(1.0, len(text_of(text)) / self.max_length) for text in completions]
+        return [None if r is None else max(0.0, r - loss) for r, loss in zip(rewards, losses, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -93,25 +92,29 @@ class StepBonus:
     max_steps: int = 5
 
     def __post_init__(self) -> None:
-        _check(step_bonus=self.step_bonus)
+        _check_share("step_bonus", self.step_bonus)
         if self.max_steps < 1:
             raise ValueError(f"max_steps = {self.max_steps} must be at least 1")
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
         rewards = self.base(completions, **columns)
-        shown = [min(1.0, len(STEP.findall(text_of(completion))) / self.max_steps) for completion in completions]
-        bonus = self.step_bonus
-        return [None if r is None else (1 - bonus) * r + bonus * s for r, s in zip(rewards, shown, strict=True)]
+        bonuses = [
+            self.step_bonus * min(1.0, len(STEP.findall(text_of(text))) / self.max_steps) for text in completions
+        ]
+        base_share = 1 - self.step_bonus
+        return [None if r is None else base_share * r + bonus for r, bonus in zip(rewards, bonuses, strict=True)]
 
 
-MAKERS: dict[str, Callable[..., RewardFunction]]
-MAKERS = {"accuracy": Accuracy, "length_penalty": LengthPenalty, "step": StepBonus}
+MAKERS: dict[str, Callable[..., RewardFunction]] = {
+    "accuracy": Accuracy,
+    "length_penalty": LengthPenalty,
+    "step": StepBonus,
+}
 
 
-def _check(**share: float) -> None:
-    for name, value in share.items():
-        if not 0 <= value <= 1:
-            raise ValueError(f"{name} = {value} must lie in [0, 1]")
+def _check_share(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} = {value} must lie in [0, 1]")
 
 
 def text_of(completion: Any) -> str:
@@ -180,7 +183,6 @@ class RewardStats:
     high: float
 
     def as_dict(self) -> dict[str, float]:
-        """The figures by name."""
         return asdict(self)
 
 
@@ -196,10 +198,13 @@ def evaluate_rewards(
     if rewards is None or len(rewards) != len(completions):
         size = "no list" if rewards is None else f"{len(rewards)} rewards"
         raise UserError(f"the function gave {size} for {len(completions)} completions; it must give a number for each")
-    numbers = [(value, number_of(value)) for value in rewards if value is not None]
-    values = [number for _, number in numbers if number is not None and math.isfinite(number)]
-    if bad := [value for value, number in numbers if number is None or not math.isfinite(number)]:
-        raise UserError(f"the function gave {bad[0]!r:.80}; a reward is a finite number, or None for unscored")
+    values: list[float] = []
+    for reward in rewards:
+        number = number_of(reward)
+        if number is not None and math.isfinite(number):
+            values.append(number)
+        elif reward is not None:
+            raise UserError(f"the function gave {reward!r:.80}; a reward is a finite number, or None for unscored")
     if not values:
         raise UserError(f"none of {len(rewards)} completions was scored")
     interval = estimate(values)
@@ -218,20 +223,15 @@ def evaluate_rewards(
     )
 
 
-MODULE = '''\
-"""The reward function {names!r}, as `register_reward_function` or `train(reward=...)` was given it."""
+@dataclass(frozen=True)
+class OnQuestions:
+    """A reward function on rows of a question file, whose answers it gets as TRL calls truths too."""
 
-from pathlib import Path
+    function: RewardFunction
 
-import cloudpickle
-
-_function = cloudpickle.loads(Path(__file__).with_suffix(".pkl").read_bytes())
-
-
-def {names}(completions, **columns):
-    truths = columns.get("answer")
-    return _function(completions, **{{"ground_truth": truths, "ground_truths": truths, **columns}})
-'''
+    def __call__(self, completions: Sequence[Any], **columns: Any) -> Sequence[float | None]:
+        truths = columns.get("answer")
+        return self.function(completions, **{"ground_truth": truths, "ground_truths": truths} | columns)
 
 
 def term_of(reward: RewardFunction | str) -> dict[str, Any]:
@@ -239,4 +239,5 @@ def term_of(reward: RewardFunction | str) -> dict[str, Any]:
     name = reward if isinstance(reward, str) else getattr(reward, "__name__", type(reward).__name__)
     name = name if name.isidentifier() else "reward"
     function = create_reward(reward) if isinstance(reward, str) else reward
-    return {"scorer": f"{keep(function, name=name, folder='rewards', module=MODULE)}:{name}", "name": name}
+    path = keep(OnQuestions(function), name=name, folder="rewards", uses=function)
+    return {"scorer": f"{path}:{name}", "name": name}

@@ -98,9 +98,9 @@ class Run:
     def plot(self) -> Plot:
         """The mean reward by step, in training and on validation questions."""
         figure, axes = _axes("step", "mean reward")
+        metrics = read_lines(self.folder / run_folder.METRICS)
         for kind, name in CURVES.items():
-            rows = [row for row in read_lines(self.folder / run_folder.METRICS) if row["kind"] == kind and name in row]
-            if rows:
+            if rows := [row for row in metrics if row["kind"] == kind and name in row]:
                 axes.plot([row["step"] for row in rows], [row[name] for row in rows], marker="o", ms=3, label=kind)
         axes.legend()
         return Plot(figure)

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from foundation.errors import RunError, UserError
+from foundation.files import whole_lines
 from sql_agent.api import jobs
-from sql_agent.api.rewards import create_reward, register_reward_function
+from sql_agent.api.rewards import PASS, create_reward, register_reward_function
 from sql_agent.api.runs import Run
 from sql_agent.config.data import QUESTION_FILES
 from sql_agent.data.named import BUNDLED, load_dataset, register_dataset
+from sql_agent.records import TrialRecord
 
 if TYPE_CHECKING:
     from agents import FunctionTool
@@ -31,11 +33,6 @@ if TYPE_CHECKING:
 TINY, GSM8K = "tiny", "gsm8k"
 LORA_RANK = 16
 OBJECTS = ("custom_dataset", "custom_reward")  # of a program; a model names them
-DESCRIPTION = (
-    "Train and measure language models. action train: algorithm grpo or sft, model_name (tiny: the small model of this "
-    "machine), dataset, max_samples, num_epochs, output_dir. action load_dataset: format sft or rl, split. "
-    "action create_reward: reward_type accuracy, length_penalty or step. action evaluate: model_path, max_samples."
-)
 
 
 class Request(BaseModel):
@@ -72,7 +69,11 @@ class RLTrainingTool:
     """The tool. `root` is the folder below which it reads and writes; the one that the program runs in by default."""
 
     name = "rl_training"
-    description = DESCRIPTION
+    description = (
+        "Train and measure language models. action train: algorithm grpo or sft, model_name (tiny: the small model of "
+        "this machine), dataset, max_samples, num_epochs, output_dir. action load_dataset: format sft or rl, split. "
+        "action create_reward: reward_type accuracy, length_penalty or step. action evaluate: model_path, max_samples."
+    )
     register_dataset = staticmethod(register_dataset)
     register_reward_function = staticmethod(register_reward_function)
 
@@ -121,34 +122,31 @@ class RLTrainingTool:
             raise UserError(f"output_dir = {request.output_dir!r}: is there and not empty; name a new folder")
         dataset, n = self._dataset(request)
         run = (self._grpo if request.algorithm == "grpo" else self._sft)(request, dataset, out)
-        names = ("algorithm", "model_name", "output_dir", "num_epochs", "use_lora")
-        return {
-            **{name: getattr(request, name) for name in names},
-            "num_samples": n,
-            "dataset": dataset,
-            "run": str(run.folder),
-            **{name: run.summary.get(name) for name in ("steps", "reward_mean", "validation") if name in run.summary},
-        }
+        answer = request.model_dump(include={"algorithm", "model_name", "output_dir", "num_epochs", "use_lora"})
+        answer |= {"num_samples": n, "dataset": dataset, "run": str(run.folder)}
+        summary = run.summary
+        return answer | {name: summary[name] for name in ("steps", "reward_mean", "validation") if name in summary}
 
     def _grpo(self, request: Request, dataset: str, out: Path) -> Run:
-        wanted = {"console": True, "wandb": request.use_wandb, "tensorboard": request.use_tensorboard}
+        trackers = {"console": True, "wandb": request.use_wandb, "tensorboard": request.use_tensorboard}
         tiny = request.model_name == TINY
         overrides = {
             "trainer.epochs": request.num_epochs,
             "trainer.max_steps": request.max_steps,
-            "logging.trackers": [name for name, is_wanted in wanted.items() if is_wanted],
+            "logging.trackers": [name for name, is_wanted in trackers.items() if is_wanted],
             "optim.questions_per_step": request.batch_size,
             "optim.mini_batch_questions": request.batch_size,
             "optim.micro_batch_rows": math.gcd(request.batch_size, 8),
         }
         overrides |= _given({"optim.lr": request.learning_rate, "logging.project": request.wandb_project})
-        overrides |= {"model.lora_rank": LORA_RANK} if request.use_lora else {}
+        if request.use_lora:
+            overrides["model.lora_rank"] = LORA_RANK
         of_task: dict[str, Any] = {"recipe": "smoke_cpu" if tiny else ""}
         if dataset == GSM8K:
             of_task = jobs.for_word_problems(dataset, request.max_samples, tiny=tiny)
         run = jobs.train(
             **of_task,
-            model="" if tiny else self._model(request.model_name),
+            model=self._model(request.model_name),
             dataset=dataset,
             max_samples=request.max_samples,
             quiet=self._quiet,
@@ -162,7 +160,7 @@ class RLTrainingTool:
         overrides: dict[str, Any] = {"sft.epochs": request.num_epochs, "sft.batch_size": request.batch_size}
         overrides |= _given({"sft.lr": request.learning_rate, "sft.max_steps": request.max_steps})
         return jobs.sft(
-            model="" if request.model_name == TINY else self._model(request.model_name),
+            model=self._model(request.model_name),
             dataset=dataset,
             max_samples=request.max_samples,
             output_dir=out,
@@ -175,10 +173,10 @@ class RLTrainingTool:
         dataset, _ = self._dataset(request)
         form, split, n = request.format, request.split or "train", request.max_samples or 100
         is_templated = form == "rl" and "model_name" in request.model_fields_set
-        model = self._model(request.model_name) if is_templated else None
+        model = self._folder_or_name(request.model_name) if is_templated else None
         rows = load_dataset(dataset, format=form, split=split, max_samples=n, model=model)
         about = {"format": form, "split": split, "dataset": dataset, "dataset_size": len(rows)}
-        return {**about, "sample_keys": list(rows[0]) if rows else []}
+        return about | {"sample_keys": list(rows[0]) if rows else []}
 
     def _create_reward(self, request: Request) -> dict[str, Any]:
         names = {"length_penalty": ["penalty_weight", "max_length"], "step": ["step_bonus"]}
@@ -187,22 +185,25 @@ class RLTrainingTool:
         return {"reward_type": request.reward_type, **parameters}
 
     def _evaluate(self, request: Request) -> dict[str, Any]:
+        from sql_agent.evaluation.folder import TRIALS
         from sql_agent.serving.models import gpu_count
 
         name = request.model_path or request.model_name
         split = request.dataset or request.split or "test"
-        model, limit = "" if name == TINY else self._model(name), request.max_samples or 100
-        evaluation = jobs.evaluate(model, splits=[self._source(split)], limit=limit, samples=1, quiet=self._quiet)
+        source, limit = self._source(split), request.max_samples or 100
+        evaluation = jobs.evaluate(self._model(name), splits=[source], limit=limit, samples=1, quiet=self._quiet)
         (figures,) = evaluation.results.models.values()
         (greedy,) = [of_decoding for key, of_decoding in figures.items() if key.endswith("/greedy")]
         reward = greedy.measures["reward"]
-        passed = [t for t in evaluation.trials().to_dict("records") if _passes(t)]
+        trials = [TrialRecord.model_validate_json(line) for line in whole_lines(evaluation.folder / TRIALS)]
+        scored = [trial for trial in trials if trial.decoding == "greedy" and not trial.unscored]
+        n_passed = sum((trial.answer_score or 0.0) >= PASS for trial in scored)
         return {
             "model_path": name,
             "split": split,
             "num_samples": reward.n,
             "unscored": sum(greedy.unscored.values()),
-            "accuracy": len(passed) / reward.n if reward.n else None,
+            "accuracy": n_passed / reward.n if reward.n else None,
             "average_reward": reward.mean,
             "interval": [reward.low, reward.high],
             "device": "cuda" if gpu_count() else "cpu",
@@ -223,6 +224,10 @@ class RLTrainingTool:
         return str(self._inside(name, what="dataset")) if is_path else name
 
     def _model(self, name: str) -> str:
+        """What a call takes for it: nothing for the tiny policy."""
+        return "" if name == TINY else self._folder_or_name(name)
+
+    def _folder_or_name(self, name: str) -> str:
         """A folder below the root, or a name of the hub. Raises UserError."""
         if "://" in name:
             raise UserError(f"model {name!r}: an address; only folders and names of the hub are taken here")
@@ -236,12 +241,6 @@ class RLTrainingTool:
                 f"{what} = {text!r}: must lie below {self._root}; RLTrainingTool(root=...) names another folder"
             )
         return path
-
-
-def _passes(trial: dict[str, Any]) -> bool:
-    parts = trial.get("reward_parts") or {}
-    scored = trial["decoding"] == "greedy" and trial.get("unscored") == ""
-    return scored and sum(value for name, value in parts.items() if name != "sql") >= 0.5
 
 
 def _given(keys: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from inspect_ai import log
 from inspect_ai.model import (
@@ -28,7 +27,7 @@ from inspect_ai.scorer import Score
 from inspect_ai.tool import ToolCall
 
 from foundation.grouping import grouped
-from sql_agent.evaluation.measures import FAULT
+from sql_agent.evaluation.measures import MEASURES, is_played
 from sql_agent.evaluation.results import EvalReport
 from sql_agent.evaluation.stats import Estimate
 from sql_agent.records import TrialRecord
@@ -54,10 +53,9 @@ def write_logs(
 
 def to_log(results: EvalReport, records: Sequence[TrialRecord], *, prompts: Prompts) -> log.EvalLog:
     """The log of trials that share model, split and decoding."""
-    model, split, decoding = (records[0].model, records[0].split, records[0].decoding)
+    model, split, decoding = records[0].model, records[0].split, records[0].decoding
     name = results.labels[model]
     ids = list(dict.fromkeys(record.question_id for record in records))
-    samples = [_sample(record, name, prompts[record.db_id]) for record in records]
     figures = results.models[model][f"{split}/{decoding}"]
     return log.EvalLog(
         status="cancelled" if results.partial else "success",
@@ -73,11 +71,11 @@ def to_log(results: EvalReport, records: Sequence[TrialRecord], *, prompts: Prom
         plan=log.EvalPlan(steps=[log.EvalPlanStep(solver="sql_agent.agent.episode.EpisodeRunner")]),
         results=log.EvalResults(
             total_samples=len(records),
-            completed_samples=sum(record.stop_reason != FAULT for record in records),
+            completed_samples=sum(map(is_played, records)),
             scores=[_score(score, figures.measures[measure]) for score, measure in SCORES.items()],
         ),
         stats=log.EvalStats(started_at=results.started, completed_at=datetime.now(UTC).isoformat()),
-        samples=samples,
+        samples=[_sample(record, name, prompts[record.db_id]) for record in records],
     )
 
 
@@ -94,8 +92,7 @@ def _sample(record: TrialRecord, model: str, prompt: str) -> log.EvalSample:
     if n_prompt is not None and n_completion is not None:
         usage = ModelUsage(input_tokens=n_prompt, output_tokens=n_completion, total_tokens=n_prompt + n_completion)
     kept = {"task_type", "stop_reason", "n_turns", "n_bad_tool_calls", "llm_seconds", "sql_calls", "no_match"}
-    broken = record.stop_reason == FAULT
-    error = log.EvalError(message=record.reason, traceback="", traceback_ansi="") if broken else None
+    fault = None if is_played(record) else log.EvalError(message=record.reason, traceback="", traceback_ansi="")
     return log.EvalSample(
         id=record.question_id,
         epoch=record.sample + 1,
@@ -107,22 +104,17 @@ def _sample(record: TrialRecord, model: str, prompt: str) -> log.EvalSample:
         metadata=record.model_dump(include=kept),
         model_usage={model: usage} if usage else {},
         total_time=record.episode_s,
-        error=error,
+        error=fault,
     )
 
 
 def _scores(record: TrialRecord) -> dict[str, Score]:
     """Only what has a value: an unscored trial is no 0 here either."""
-    values = {
-        "reward": record.reward,
-        "answer": record.answer_score,
-        "execution_match": record.execution_match,
-    }
     about = {"judge": record.judge, "parts": record.reward_parts}
     return {
         name: Score(value=value, answer=record.answer, explanation=record.reason, metadata=about)
-        for name, value in values.items()
-        if value is not None
+        for name, measure in SCORES.items()
+        if (value := MEASURES[measure](record)) is not None
     }
 
 
@@ -130,19 +122,18 @@ def _messages(record: TrialRecord, prompt: str) -> list[ChatMessage]:
     messages: list[ChatMessage] = [ChatMessageSystem(content=prompt), ChatMessageUser(content=record.question)]
     names: dict[str, str] = {}
     for message in record.messages:
+        text = message["content"]
         if message["role"] == "tool":
             call_id = message["tool_call_id"]
-            messages.append(
-                ChatMessageTool(content=message["content"], tool_call_id=call_id, function=names.get(call_id))
-            )
-            continue
-        calls = [_tool_call(call) for call in message["tool_calls"]]
-        names |= {call.id: call.function for call in calls}
-        messages.append(ChatMessageAssistant(content=message["content"], tool_calls=calls or None))
+            messages.append(ChatMessageTool(content=text, tool_call_id=call_id, function=names.get(call_id)))
+        else:
+            calls = [_tool_call(call) for call in message["tool_calls"]]
+            names |= {call.id: call.function for call in calls}
+            messages.append(ChatMessageAssistant(content=text, tool_calls=calls or None))
     return messages
 
 
-def _tool_call(call: dict[str, str]) -> Any:
+def _tool_call(call: dict[str, str]) -> ToolCall:
     """Arguments that are no JSON object are kept as they came, with a note."""
     try:
         arguments = json.loads(call["arguments"])

@@ -83,7 +83,6 @@ def samples_of(records: Sequence[TrialRecord], measure: str) -> dict[str, list[f
 
 
 def by_question(records: Sequence[TrialRecord], measure: str) -> dict[str, float]:
-    """Question id -> mean of a measure over its trials."""
     return {question: fmean(values) for question, values in samples_of(records, measure).items()}
 
 
@@ -107,12 +106,10 @@ def summarize(records: Sequence[TrialRecord]) -> Figures:
 
 
 def estimates(records: Sequence[TrialRecord], measures: Iterable[str]) -> dict[str, Estimate]:
-    """Measure -> its mean over questions."""
     return {name: estimate(by_question(records, name).values()) for name in measures}
 
 
 def by_task(records: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
-    """The records of each task type, in alphabetical order."""
     return dict(sorted(grouped(records, lambda record: record.task_type).items()))
 
 
@@ -138,7 +135,6 @@ def of_k(records: Sequence[TrialRecord]) -> dict[str, dict[int, OfK]]:
 
 
 def _of_k(samples: Sequence[Sequence[float]], k: int) -> OfK:
-    """Over the questions that have k samples or more."""
     return OfK(
         best=estimate(best_of(values, k) for values in samples),
         mean=estimate(fmean(values) for values in samples),

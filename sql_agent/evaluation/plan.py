@@ -46,9 +46,7 @@ class Evaluation:
     scoring: ScoringContext
 
     def trials(self) -> list[Trial]:
-        """Everything to play, model by model."""
-        samples = self.asked["samples"]
-        return [trial for name in self.targets for trial in plan_trials(name, self.splits, samples=samples)]
+        return plan_trials(self.targets, self.splits, samples=self.asked["samples"])
 
 
 def prepare(asked: dict[str, Any]) -> Evaluation:
@@ -107,17 +105,8 @@ def question_files(names: list[str]) -> dict[str, FileConfig]:
 
 def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, seconds: float) -> EvalReport:
     """Figures per model, split and decoding; and the paired differences of two models."""
-    groups: dict[str, dict[str, list[TrialRecord]]] = {name: {} for name in evaluation.targets}
-    for record in records:
-        groups[record.model].setdefault(f"{record.split}/{record.decoding}", []).append(record)
-    ways, vote = ["sampled", "greedy"], evaluation.asked.get("vote", 0)
-    if vote:
-        ways.append(f"vote of {vote}")
-        for by_key in groups.values():
-            for split in evaluation.splits:
-                if chosen := voted(by_key.get(f"{split}/sampled", []), vote):
-                    by_key[f"{split}/{ways[-1]}"] = chosen
-    keys = [f"{split}/{way}" for split in evaluation.splits for way in ways]
+    keys = [f"{split}/{way}" for split in evaluation.splits for way in _ways(evaluation)]
+    groups = _groups(evaluation, records)
     planned = len(evaluation.trials())
     before, after = groups.values() if len(groups) == 2 else ({}, {})
     both = [key for key in keys if key in before and key in after]
@@ -142,6 +131,24 @@ def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, 
     )
 
 
+def _ways(evaluation: Evaluation) -> list[str]:
+    vote = evaluation.asked.get("vote", 0)
+    return ["sampled", "greedy", *([f"vote of {vote}"] if vote else [])]
+
+
+def _groups(evaluation: Evaluation, records: Sequence[TrialRecord]) -> dict[str, dict[str, list[TrialRecord]]]:
+    """model -> split/way -> its records; a vote's are those of the samples that it chose."""
+    groups: dict[str, dict[str, list[TrialRecord]]] = {name: {} for name in evaluation.targets}
+    for record in records:
+        groups[record.model].setdefault(f"{record.split}/{record.decoding}", []).append(record)
+    if vote := evaluation.asked.get("vote", 0):
+        for by_key in groups.values():
+            for split in evaluation.splits:
+                if chosen := voted(by_key.get(f"{split}/sampled", []), vote):
+                    by_key[f"{split}/vote of {vote}"] = chosen
+    return groups
+
+
 def voted(records: Sequence[TrialRecord], k: int) -> list[TrialRecord]:
     """The chosen record of each question that has k samples, with the tokens and seconds of all k."""
     in_order = sorted(records, key=lambda trial: trial.sample)
@@ -150,9 +157,8 @@ def voted(records: Sequence[TrialRecord], k: int) -> list[TrialRecord]:
 
 
 def _with_cost(chosen: TrialRecord, samples: Sequence[TrialRecord]) -> TrialRecord:
-    """The chosen record, whose cost is that of all that voted."""
-    costs = {
-        name: None if None in (values := [getattr(sample, name) for sample in samples]) else sum(values)
-        for name in ("prompt_tokens", "completion_tokens", "episode_s")
-    }
+    costs: dict[str, float | None] = {}
+    for name in ("prompt_tokens", "completion_tokens", "episode_s"):
+        values = [getattr(sample, name) for sample in samples]
+        costs[name] = None if None in values else sum(values)
     return chosen.model_copy(update=costs)

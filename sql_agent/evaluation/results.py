@@ -15,8 +15,6 @@ from sql_agent.records import Record
 
 
 class Counts(Record):
-    """Trials of an evaluation."""
-
     planned: int
     played: int
 
@@ -30,8 +28,6 @@ class TaskFigures(Record):
 
 @dataclass(frozen=True)
 class OfK:
-    """The best, the mean and the worst of k samples."""
-
     best: Estimate
     mean: Estimate
     worst: Estimate

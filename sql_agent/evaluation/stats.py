@@ -114,7 +114,6 @@ def worst_of(values: Sequence[float], k: int) -> float:
 
 
 def quantiles(values: Sequence[float]) -> Quantiles:
-    """Of all values together."""
     if not len(values):
         return Quantiles(math.nan, math.nan, 0)
     p50, p95 = np.quantile(np.asarray(values, dtype=float), [0.5, 0.95])

@@ -64,9 +64,9 @@ class Target:
         """What makes two evaluations of it the same."""
         files = stamps(Path(self.text), MODEL_FILES) if self.kind in ("checkpoint", "folder") else {}
         digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16] if files else ""
-        prompt = self.config.agent.system_prompt
-        known = {"target": self.text, "kind": self.kind, "system_prompt": prompt, "files": digest}
-        return {**known, "agents": self.config.agents} if self.config.agents else known
+        prompt, agents = self.config.agent.system_prompt, self.config.agents
+        facts = {"target": self.text, "kind": self.kind, "system_prompt": prompt, "files": digest}
+        return facts | ({"agents": agents} if agents else {})
 
 
 def _words(option: str) -> Words:
@@ -143,15 +143,16 @@ def _is_run(path: Path) -> bool:
 def _as_trained(step: Path, config: TrainConfig) -> TrainConfig:
     """The configuration with the system prompts of the run, where `config` leaves them open."""
     run = checkpoints.run_config(step)
-    left_open = [name for name, settings in agents_of(config).items() if settings.agent.system_prompt == "auto"]
-    trees = {name: run.get("agents", {}).get(name, {}) if name else run for name in left_open}
-    prompts = {name: tree.get("agent", {}).get("system_prompt") for name, tree in trees.items()}
-    own_prompts = {name: prompt for name, prompt in prompts.items() if prompt}
-    return resolve_system_prompt(with_prompts(config, own_prompts), tiny=False)
+    prompts: dict[str, str] = {}
+    for name, settings in agents_of(config).items():
+        tree = run.get("agents", {}).get(name, {}) if name else run
+        prompt = tree.get("agent", {}).get("system_prompt")
+        if prompt and settings.agent.system_prompt == "auto":
+            prompts[name] = prompt
+    return resolve_system_prompt(with_prompts(config, prompts), tiny=False)
 
 
 def label(target: Target) -> str:
-    """A short name of the model, without folders and keys."""
     if target.kind == "endpoint":
         name, _, address = target.text.rpartition("@")
         return f"{name} at {urlsplit(address).netloc}"

@@ -9,21 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.errors import Fault, LLMFault
-from sql_agent.records import (
-    Decoding,
-    Episode,
-    Question,
-    Score,
-    TrialKey,
-    TrialRecord,
-    rollout_record,
-)
+from sql_agent.records import Decoding, Episode, Question, Score, TrialKey, TrialRecord, rollout_record
 from sql_agent.scoring.reward import reward_of_fault, run_scorer, score
 from sql_agent.scoring.scorers import PUBLIC, ScoringContext, sql_result
 from sql_agent.serving.endpoint import is_final
@@ -41,15 +33,15 @@ class Trial:
 
     @property
     def key(self) -> TrialKey:
-        """What tells it from all others; its record has the same."""
         return self.model, self.split, self.decoding, self.question.id, self.sample
 
 
-def plan_trials(model: str, splits: dict[str, list[Question]], *, samples: int) -> list[Trial]:
-    """Every split: sampled `samples` times per question, greedily once."""
+def plan_trials(models: Iterable[str], splits: dict[str, list[Question]], *, samples: int) -> list[Trial]:
+    """Model by model, every split: sampled `samples` times per question, greedily once."""
     rounds: dict[Decoding, int] = {"sampled": samples, "greedy": 1}
     return [
         Trial(model, split, decoding, question, sample)
+        for model in models
         for split, questions in splits.items()
         for decoding, n in rounds.items()
         for question in questions

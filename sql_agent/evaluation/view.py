@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -31,33 +31,39 @@ class Section:
 
 
 def sections(report: EvalReport) -> list[Section]:
-    """All tables that have rows."""
     parts = (_rewards, _agents, _tasks, _of_k, _tool, _cost, _endings, _left_out)
     return [section for part in parts if (section := part(report)).rows]
 
 
 def heading(report: EvalReport) -> list[str]:
-    """What was measured, in a few lines."""
     models = ", ".join(f"{name}: {shown}" for name, shown in report.labels.items())
     questions = ", ".join(f"{n} of {split}" for split, n in report.questions.items())
-    played = f"{report.trials.played} of {report.trials.planned}"
     lines = [
         f"Models: {models}",
         f"Questions: {questions}; sampled {report.samples} times at temperature 1, and greedily once",
         f"Judge: {report.judge}",
     ]
     if report.partial:
-        lines.append(f"PARTIAL: only {played} trials were played")
+        lines.append(f"PARTIAL: only {report.trials.played} of {report.trials.planned} trials were played")
     return lines
 
 
-def _cells(report: EvalReport) -> Iterator[tuple[str, str, str, str, Figures]]:
-    """key, split, decoding, model and its figures, the models of a key side by side."""
+def _figures(report: EvalReport) -> Iterator[tuple[str, str, str, Figures]]:
+    """Split, decoding, model and its figures, the models of a key side by side."""
     for key in report.keys:
         split, _, decoding = key.rpartition("/")
         for name, by_key in report.models.items():
             if key in by_key:
-                yield key, split, decoding, name, by_key[key]
+                yield split, decoding, name, by_key[key]
+
+
+def _by_model(
+    report: EvalReport, title: str, note: str, columns: Iterable[str], cells_of: Callable[[Figures], Iterable[Cell]]
+) -> Section:
+    """A table with a row for each split, decoding and model that has cells."""
+    cells = [(split, decoding, name, tuple(cells_of(figures))) for split, decoding, name, figures in _figures(report)]
+    rows = [(split, decoding, name, *own) for split, decoding, name, own in cells if own]
+    return Section(title, note, ("split", "decoding", "model", *columns), rows)
 
 
 def _applicable(report: EvalReport, measures: tuple[str, ...]) -> list[str]:
@@ -67,13 +73,13 @@ def _applicable(report: EvalReport, measures: tuple[str, ...]) -> list[str]:
 
 def _rewards(report: EvalReport) -> Section:
     rows: list[Row] = []
-    parts = dict.fromkeys(m for *_, figures in _cells(report) for m in figures.measures if m.startswith(PART))
+    parts = dict.fromkeys(m for *_, figures in _figures(report) for m in figures.measures if m.startswith(PART))
     columns = [*_applicable(report, TESTED), *parts]
-    for key, split, decoding, name, figures in _cells(report):
-        values = [str(figures.measures.get(m, "-")) for m in columns]
-        rows.append((split, decoding, name, *values))
-        if key in report.delta and name == list(report.models)[-1]:
-            rows.append((split, decoding, DIFFERENCE, *(_tested(report.delta[key].get(m)) for m in columns)))
+    for split, decoding, name, figures in _figures(report):
+        rows.append((split, decoding, name, *(str(figures.measures.get(m, "-")) for m in columns)))
+        delta = report.delta.get(f"{split}/{decoding}")
+        if delta is not None and name == list(report.models)[-1]:
+            rows.append((split, decoding, DIFFERENCE, *(_tested(delta.get(m)) for m in columns)))
     note = (
         "Mean over questions [95 % bootstrap interval]. A difference is paired by question; p is from a two-sided "
         "sign-flip permutation test, one test per number."
@@ -89,27 +95,26 @@ def _tested(difference: Difference | None) -> str:
 
 
 def _tasks(report: EvalReport) -> Section:
-    """One row per task type; without intervals on a terminal."""
     note = "Few questions each: mind the intervals in results.md."
-    return Section(
-        "By task type", note, *_by(report, "task type", lambda figures: figures.by_task, report.delta_by_task)
-    )
+    deltas = report.delta_by_task
+    return _by_kind(report, "By task type", note, "task type", lambda figures: figures.by_task, deltas)
 
 
 def _agents(report: EvalReport) -> Section:
-    """One row per agent of a mixed evaluation."""
-    return Section("By agent", "", *_by(report, "agent", lambda figures: figures.by_agent, report.delta_by_agent))
+    return _by_kind(report, "By agent", "", "agent", lambda figures: figures.by_agent, report.delta_by_agent)
 
 
-def _by(
+def _by_kind(
     report: EvalReport,
+    title: str,
+    note: str,
     what: str,
     figures_of: Callable[[Figures], Mapping[str, TaskFigures]],
     delta: Mapping[str, Mapping[str, Mapping[str, Difference]]],
-) -> tuple[tuple[str, ...], list[Row]]:
-    """Header and rows of a table with a row for each kind of question."""
-    models, measures = list(report.models), _applicable(report, BY_TASK)
-    columns = [*models, DIFFERENCE] if delta else models
+) -> Section:
+    """A table with a row for each kind of question; without intervals on a terminal."""
+    measures = _applicable(report, BY_TASK)
+    columns = [*report.models, *([DIFFERENCE] if delta else [])]
     rows: list[Row] = []
     for key in report.keys:
         split, _, decoding = key.rpartition("/")
@@ -121,13 +126,14 @@ def _by(
             questions = max(by_task[task].questions for by_task in of_models if task in by_task)
             cells = [source[task][m] if task in source else "-" for m in measures for source in sources]
             rows.append((split, decoding, task or NO_TASK, str(questions), *cells))
-    return ("split", "decoding", what, "questions", *(f"{m}, {name}" for m in measures for name in columns)), rows
+    header = ("split", "decoding", what, "questions", *(f"{m}, {name}" for m in measures for name in columns))
+    return Section(title, note, header, rows)
 
 
 def _of_k(report: EvalReport) -> Section:
     rows: list[Row] = []
     measures = _applicable(report, OF_K)
-    for _, split, decoding, name, figures in _cells(report):
+    for split, decoding, name, figures in _figures(report):
         of_measures = [figures.of_k.get(measure, {}) for measure in measures]
         for k in next(filter(None, of_measures), {}):
             cells = [vars(by_k[k])[which] if k in by_k else "-" for by_k in of_measures for which in WHICH]
@@ -142,49 +148,45 @@ def _of_k(report: EvalReport) -> Section:
 def _tool(report: EvalReport) -> Section:
     all_measures = ("called the tool", "SQL validity", "SQL found rows", "malformed tool calls", "turns")
     measures = _applicable(report, all_measures)
-    rows: list[Row] = [
-        (split, decoding, name, *(_plain(figures.measures[measure].mean) for measure in measures))
-        for _, split, decoding, name, figures in _cells(report)
-    ]
     note = "SQL validity: the share of an episode's SQL calls that ran." if report.database else ""
-    return Section("The tool", note, ("split", "decoding", "model", *measures), rows)
+    return _by_model(report, "The tool", note, measures, lambda figures: _means(figures, measures))
 
 
 def _cost(report: EvalReport) -> Section:
     measures = ("prompt tokens", "completion tokens", "answer chars", "repeated text")
-    rows: list[Row] = []
-    for _, split, decoding, name, figures in _cells(report):
-        means = [_plain(figures.measures[measure].mean) for measure in measures]
-        times = [
-            f"{_plain(figures.latency_s[unit].p50)} / {_plain(figures.latency_s[unit].p95)}"
-            for unit in ("llm call", "episode")
-        ]
-        rows.append((split, decoding, name, *means, *times))
     note = (
         "Per episode. Tokens as the endpoint counts them, over all calls. Seconds as seen here, with as many "
         "episodes in flight as there were. Repeated text: share of the pieces of 8 characters that came before."
     )
-    header = ("split", "decoding", "model", *measures, "LLM call p50 / p95 s", "episode p50 / p95 s")
-    return Section("Length and time", note, header, rows)
+
+    def cells(figures: Figures) -> list[Cell]:
+        times = [figures.latency_s[unit] for unit in ("llm call", "episode")]
+        return [*_means(figures, measures), *(f"{_plain(time.p50)} / {_plain(time.p95)}" for time in times)]
+
+    columns = (*measures, "LLM call p50 / p95 s", "episode p50 / p95 s")
+    return _by_model(report, "Length and time", note, columns, cells)
 
 
 def _endings(report: EvalReport) -> Section:
-    rows: list[Row] = [
-        (split, decoding, name, str(figures.trials), _counts(figures.stop_reasons))
-        for _, split, decoding, name, figures in _cells(report)
-    ]
-    return Section("How episodes ended", "", ("split", "decoding", "model", "trials", "stop reasons"), rows)
+    columns = ("trials", "stop reasons")
+    return _by_model(
+        report, "How episodes ended", "", columns, lambda figures: (str(figures.trials), _counts(figures.stop_reasons))
+    )
 
 
 def _left_out(report: EvalReport) -> Section:
     columns = ["without reward", "without execution match"] if report.database else ["without reward"]
-    rows: list[Row] = []
-    for _, split, decoding, name, figures in _cells(report):
-        counts = [figures.unscored, figures.no_execution_match] if report.database else [figures.unscored]
-        if any(counts):
-            rows.append((split, decoding, name, *map(_counts, counts)))
+
+    def cells(figures: Figures) -> list[Cell]:
+        counts = [figures.unscored, figures.no_execution_match][: len(columns)]
+        return [_counts(count) for count in counts] if any(counts) else []
+
     note = "Trials that are in no mean of these columns, by reason; they are not counted as 0."
-    return Section("Left out", note, ("split", "decoding", "model", *columns), rows)
+    return _by_model(report, "Left out", note, columns, cells)
+
+
+def _means(figures: Figures, measures: Iterable[str]) -> list[str]:
+    return [_plain(figures.measures[measure].mean) for measure in measures]
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -19,7 +19,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiohttp import web
@@ -104,7 +104,6 @@ class PolicyEndpoint:
         self.worker.close()
 
     def of_rollout(self, rollout: str) -> LLMEndpoint:
-        """Where the episode of a rollout asks."""
         place = f"{self._address}/rollout/{rollout}"
         untrained = f"{place}/untrained/v1"
         return LLMEndpoint(f"{place}/v1", model=MODEL, untrained_url=untrained, marks=self._marks)
@@ -136,8 +135,6 @@ class PolicyEndpoint:
             return taken, False
 
     def answer(self, call: Call, answer: Generated) -> None:
-        """Give a call its tokens; from any thread."""
-
         def give() -> None:
             if not call.answer.done():
                 call.answer.set_result(answer)
@@ -161,9 +158,8 @@ class PolicyEndpoint:
                 400, f"maximum context length is {self._context} tokens, and the messages have {len(prompt)}"
             )
         limit = min(room, wanted.get("max_tokens", self._max_tokens), self._max_tokens)
-        names = ("top_p", "top_k", "presence_penalty", "frequency_penalty")
-        asked = {name: wanted[name] for name in names if name in wanted}
-        sampling = Drawn(temperature=wanted.get("temperature", 1.0), **asked)
+        names = ("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty")
+        sampling = replace(Drawn(temperature=1.0), **{name: wanted[name] for name in names if name in wanted})
         rollout = request.match_info["rollout"]
         trained = "untrained" not in request.match_info
         seed = wanted.get("seed", secrets.randbits(63))

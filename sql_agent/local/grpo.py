@@ -34,6 +34,7 @@ from sql_agent.local.policy import Policy
 from sql_agent.local.rollouts import Played, Player, as_played, asked_groups, rewards_of
 from sql_agent.local.sampling import Sampler
 from sql_agent.records import Question
+from sql_agent.training.job import GrpoPlan
 from sql_agent.tuning.watch import Stop
 
 
@@ -41,19 +42,23 @@ from sql_agent.tuning.watch import Stop
 class Run:
     """What a run is made of."""
 
-    config: TrainConfig
-    rules: UpdateRules
+    plan: GrpoPlan
     policy: Policy
     sampler: Sampler
     player: Player
     notes: Notes
-    train: Sequence[Question]
     order: QuestionOrder
-    val: Sequence[Question]
-    n_steps: int
     kept: Kept
     stop: Stop
     stored: StoredRun | None = None
+
+    @property
+    def config(self) -> TrainConfig:
+        return self.plan.config
+
+    @property
+    def rules(self) -> UpdateRules:
+        return self.plan.trainer.update
 
 
 def train(run: Run) -> None:
@@ -63,11 +68,12 @@ def train(run: Run) -> None:
         validate(run, step=0)
     if run.order.to_probe and not policy.step:
         probe(run)
-    for step in range(policy.step + 1, run.n_steps + 1):
+    n_steps = run.plan.steps
+    for step in range(policy.step + 1, n_steps + 1):
         train_step(run, step)
-        if trainer.validate_every > 0 and (step == run.n_steps or step % trainer.validate_every == 0):
+        if trainer.validate_every > 0 and (step == n_steps or step % trainer.validate_every == 0):
             kept.validated(step, validate(run, step=step))
-        last = step == run.n_steps or run.stop.asked or kept.gets_no_better
+        last = step == n_steps or run.stop.asked or kept.gets_no_better
         wanted = last or step % max(1, trainer.save_every) == 0 or kept.is_best(step)
         if trainer.save_every > 0 and wanted and notes.weights_are_finite:
             policy.save(kept.folder, step=step, beside=run.order.save)
@@ -111,7 +117,7 @@ def train_step(run: Run, step: int) -> None:
 def episodes(run: Run, step: int) -> tuple[list[Played], Places, list[Question]]:
     """The rollouts of a step, played or stored, which groups are in its batch, and the question of each group. With
     `rollout.resample_flat_groups` groups that all earned the same give their places to other questions."""
-    questions = [run.train[place] for place in run.order.of_step(step)]
+    questions = [run.plan.train[place] for place in run.order.of_step(step)]
     if run.stored:
         played = as_played(run.stored.rollouts(run.order.of_step(step), use=run.order.use(step), step=step))
     else:
@@ -134,7 +140,7 @@ def episodes(run: Run, step: int) -> tuple[list[Played], Places, list[Question]]
 def probe(run: Run) -> None:
     """Play questions with the first weights, from which nothing is learned but how hard they are."""
     run.notes.begin()
-    questions = [run.train[place] for place in run.order.to_probe]
+    questions = [run.plan.train[place] for place in run.order.to_probe]
     played = run.player.play(questions, run.sampler, step=0, mode="train")
     run.notes.played(played, step=0, mode="train")
     run.notes.probed(run.order.probed(asked_groups(questions, played)))
@@ -149,9 +155,9 @@ def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> B
         for episode in played
         if episode.reward is not None and sizes[episode.group] > 1 and episode.group in places.in_batch
     }
-    if not rollouts:
-        raise no_data(f"step {step}: no question has two scored rollouts to compare", [one.row for one in played])
     records = {episode.row["rollout_id"]: episode.row for episode in played}
+    if not rollouts:
+        raise no_data(f"step {step}: no question has two scored rollouts to compare", list(records.values()))
     by_turn = rollouts.items() if run.rules.by_turn else ()
     return build_batch(
         rollouts,
@@ -195,6 +201,6 @@ def update(policy: Policy, data: Any, *, micro_rows: int) -> dict[str, list[Any]
 def validate(run: Run, *, step: int) -> float | None:
     """Play the validation questions once each, as `rollout.validation` samples; their mean reward."""
     run.notes.begin()
-    played = run.player.play(run.val, run.sampler, step=step, mode="val")
+    played = run.player.play(run.plan.val, run.sampler, step=step, mode="val")
     run.notes.played(played, step=step, mode="val")
     return run.notes.validated(step, played)

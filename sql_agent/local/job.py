@@ -52,11 +52,9 @@ def _look(config: TrainConfig) -> None:
 
 
 def _fit(plan: GrpoPlan) -> None:
-    """Play and update to the end."""
     import torch
 
     from agl_plugin.update.composed import verl_config
-    from agl_plugin.update.rows import Limits
     from sql_agent.local.endpoint import PolicyEndpoint
     from sql_agent.local.grpo import Run, train
     from sql_agent.local.notes import Notes
@@ -65,50 +63,48 @@ def _fit(plan: GrpoPlan) -> None:
     from sql_agent.local.sampling import Sampler
     from sql_agent.tuning.watch import Stop
 
-    config, run_dir, rollout = plan.config, plan.run_dir, plan.config.rollout
+    config, rollout = plan.config, plan.config.rollout
     keep_freed_memory()
-    overrides, rules, health = plan.verl, plan.trainer.update, plan.trainer.health
+    overrides = plan.verl
     if config.local.optimizer == "adamw_8bit":
         overrides = merge(overrides, {"actor_rollout_ref": {"actor": {"optim": OF_8_BITS}}})
     torch.manual_seed(config.trainer.seed)  # an adapter begins with random numbers
     verl = verl_config(overrides)
     policy = Policy(config, plan.model, verl=verl)
-    limits = Limits(rollout.max_prompt_tokens, rollout.row_response_tokens)
-    tokenizer = policy.tokenizer
+    model, tokenizer = policy.model, policy.tokenizer
     endpoint = PolicyEndpoint(tokenizer, context_tokens=rollout.context_tokens, max_tokens=rollout.max_response_tokens)
-    order = QuestionOrder(
-        [to_row(question) for question in plan.train],
-        n=config.optim.questions_per_step,
-        seed=config.data.seed,
-        weights=[file.weight for file in config.data.train_files],
-        curriculum=plan.trainer.curriculum,
-    )
-    if config.trainer.resume:
-        order.load(Path(config.trainer.resume))
-    source = plan.trainer.from_store
+    order, source = _order(plan), plan.trainer.from_store
     settings = {"verl": overrides, "versions": versions(), "trainer": "one process", **plan.trainer.audit_settings}
-    audited = AuditLog(run_dir, settings=settings) if config.logging.audit else nullcontext()
     with (
-        audited as log,
+        AuditLog(plan.run_dir, settings=settings) if config.logging.audit else nullcontext() as audit,
         endpoint,
         closing(Player(config, endpoint, plan.scoring, seed=config.trainer.seed)) as player,
         Stop() as stop,
     ):
-        sampler = Sampler(policy.model, tokenizer, max_batch=config.local.max_batch, log_probs=rollout.sampler_logprobs)
-        train(
-            Run(
-                config=config,
-                rules=rules,
-                policy=policy,
-                sampler=sampler,
-                player=player,
-                notes=Notes(run_dir, verl=verl, health=health, audit=log, limits=limits, n_steps=plan.steps),
-                train=plan.train,
-                order=order,
-                val=plan.val,
-                n_steps=plan.steps,
-                kept=Kept(run_dir / run_folder.CHECKPOINTS, plan.trainer.keep, resumed=config.trainer.resume),
-                stop=stop,
-                stored=StoredRun(Path(source["folder"])) if source else None,
-            )
+        run = Run(
+            plan=plan,
+            policy=policy,
+            sampler=Sampler(model, tokenizer, max_batch=config.local.max_batch, log_probs=rollout.sampler_logprobs),
+            player=player,
+            notes=Notes(plan, verl=verl, audit=audit),
+            order=order,
+            kept=Kept(plan.run_dir / run_folder.CHECKPOINTS, plan.trainer.keep, resumed=config.trainer.resume),
+            stop=stop,
+            stored=StoredRun(Path(source["folder"])) if source else None,
         )
+        train(run)
+
+
+def _order(plan: GrpoPlan) -> QuestionOrder:
+    """The questions of each step; of a resumed run as its checkpoint has them."""
+    data = plan.config.data
+    order = QuestionOrder(
+        [to_row(question) for question in plan.train],
+        n=plan.config.optim.questions_per_step,
+        seed=data.seed,
+        weights=[file.weight for file in data.train_files],
+        curriculum=plan.trainer.curriculum,
+    )
+    if plan.config.trainer.resume:
+        order.load(Path(plan.config.trainer.resume))
+    return order

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from agl_plugin.audit.facts import (
@@ -27,7 +26,6 @@ from agl_plugin.audit.facts import (
     update_rows,
 )
 from agl_plugin.audit.log import AuditLog
-from agl_plugin.run.health import Health
 from agl_plugin.run.resampling import Places
 from agl_plugin.run.statistics import of_groups, of_rollouts
 from agl_plugin.run.time_split import Stopwatch
@@ -39,20 +37,19 @@ from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
 from sql_agent.local.rollouts import Played, rewards_of
+from sql_agent.training.job import GrpoPlan
 
 logger = logging.getLogger(__name__)
 
 
 class Notes:
-    """The notes of one run. `verl` is verl's configuration of it; `audit` may be None."""
+    """The notes of one run. `verl` is verl's configuration of it."""
 
-    def __init__(
-        self, run_dir: Path, *, verl: Any, health: Health, audit: AuditLog | None, limits: Limits, n_steps: int
-    ) -> None:
-        self._run_dir, self._health, self._audit, self._limits = run_dir, health, audit, limits
-        self._n_steps, self._tracking = n_steps, tracking_of(verl)
-        self._watch, self._timers = Stopwatch(), dict[str, float]()
-        self._began_s = time.monotonic()
+    def __init__(self, plan: GrpoPlan, *, verl: Any, audit: AuditLog | None) -> None:
+        self._plan, self._audit, self._tracking = plan, audit, tracking_of(verl)
+        self._health = plan.trainer.health
+        self._watch = Stopwatch()
+        self.begin()
 
     @property
     def weights_are_finite(self) -> bool:
@@ -61,7 +58,7 @@ class Notes:
 
     def begin(self) -> None:
         self._watch.clear()
-        self._timers.clear()
+        self._timers: dict[str, float] = {}
         self._began_s = time.monotonic()
 
     @contextmanager
@@ -72,11 +69,12 @@ class Notes:
         self._timers[name] = time.monotonic() - began
 
     def played(self, played: Sequence[Played], *, step: int, mode: str) -> None:
-        append_lines(self._run_dir / run_folder.ROLLOUTS, [episode.row for episode in played])
+        append_lines(self._plan.run_dir / run_folder.ROLLOUTS, [episode.row for episode in played])
         for kind, start, end in (part for episode in played for part in episode.row.get("timeline", [])):
             self._watch.add(kind, start, end)
         if self._audit:
-            n_updates, run_id = max(0, step - (mode == "train")), self._audit.run_id
+            n_updates = max(0, step - 1) if mode == "train" else step
+            run_id = self._audit.run_id
             seen = [episode.seen or _seen(episode, n_updates) for episode in played]
             records = {episode.row["rollout_id"]: episode.row for episode in played}
             self._audit.add(lambda: rollout_rows(seen, records, run_id=run_id), step=step)
@@ -101,8 +99,9 @@ class Notes:
         figures |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
         figures |= self._health.after_step(step, figures, [episode.row for episode in played])
         if self._audit:
-            batched = Batched(batch.rows, self._limits, _left_out(played, places, batch))
-            run_id = self._audit.run_id
+            rollout, run_id = self._plan.config.rollout, self._audit.run_id
+            limits = Limits(rollout.max_prompt_tokens, rollout.row_response_tokens)
+            batched = Batched(batch.rows, limits, _left_out(played, places, batch))
             self._audit.add(lambda: update_rows(batched, updated, figures, step=step, run_id=run_id), step=step)
         for text in figures.get("warnings", []):
             logger.warning(text)
@@ -117,7 +116,6 @@ class Notes:
         return stats.get("reward_mean")
 
     def probed(self, figures: Mapping[str, float]) -> None:
-        """What was played before the first step."""
         self._write("probe", 0, figures)
 
     def saved(self, step: int) -> None:
@@ -128,8 +126,8 @@ class Notes:
 
     def _write(self, kind: str, step: int, figures: Mapping[str, Any]) -> None:
         now = time.monotonic()
-        row = {"kind": kind, "step": step, "of_steps": self._n_steps, "seconds": round(now - self._began_s, 4)}
-        append_lines(self._run_dir / run_folder.METRICS, [{**row, **figures}])
+        row = {"kind": kind, "step": step, "of_steps": self._plan.steps, "seconds": round(now - self._began_s, 4)}
+        append_lines(self._plan.run_dir / run_folder.METRICS, [row | dict(figures)])
         self._tracking.log({name: value for name, value in figures.items() if name != "warnings"}, step=step)
         self._began_s = now
 
@@ -142,31 +140,22 @@ def statistics_of(played: Sequence[Played]) -> dict[str, float]:
 
 
 def _left_out(played: Sequence[Played], places: Places, batch: Batch) -> dict[str, str]:
-    there = {rollout for rollout, _ in batch.rows}
-    missing = [episode for episode in played if episode.row["rollout_id"] not in there]
-    why = {True: SMALL, False: REPLACED}
-    return {
-        episode.row["rollout_id"]: UNSCORED if episode.reward is None else why[episode.group in places.in_batch]
-        for episode in missing
-    }
+    learned = {rollout for rollout, _ in batch.rows}
+    reasons: dict[str, str] = {}
+    for episode in played:
+        if (rollout := episode.row["rollout_id"]) not in learned:
+            group_reason = SMALL if episode.group in places.in_batch else REPLACED
+            reasons[rollout] = UNSCORED if episode.reward is None else group_reason
+    return reasons
 
 
 def _seen(episode: Played, n_updates: int) -> Seen:
     rollout = episode.row["rollout_id"]
     attempt = f"{rollout}/a1"
-    calls = [
-        replace(
-            turn,
-            facts={
-                "attempt_id": attempt,
-                "response_id": f"{attempt}/{n}",
-                "weights_version": n_updates,
-                "started_s": began_s,
-                "ended_s": ended_s,
-            },
-        )
-        for n, (turn, (began_s, ended_s)) in enumerate(zip(episode.turns, episode.times, strict=True))
-    ]
+    calls = []
+    for n, (turn, (began_s, ended_s)) in enumerate(zip(episode.turns, episode.times, strict=True)):
+        facts = {"attempt_id": attempt, "response_id": f"{attempt}/{n}", "weights_version": n_updates}
+        calls.append(replace(turn, facts=facts | {"started_s": began_s, "ended_s": ended_s}))
     times = episode.times or [(time.time(),) * 2]
     attempt_row = {"id": attempt, "rollout_id": rollout, "n": 1, "status": episode.row["status"]}
-    return Seen(rollout, {}, [{**attempt_row, "started_s": times[0][0], "ended_s": times[-1][1]}], calls)
+    return Seen(rollout, {}, [attempt_row | {"started_s": times[0][0], "ended_s": times[-1][1]}], calls)

@@ -53,14 +53,11 @@ class Played:
 
     @property
     def reward(self) -> float | None:
-        """None where it is unscored."""
         return None if self.row["unscored"] else self.row["reward"]
 
 
 def as_played(rollouts: Sequence[StoredRollout]) -> list[Played]:
-    return [
-        Played(rollout.record["group"], rollout.record, rollout.seen.calls, seen=rollout.seen) for rollout in rollouts
-    ]
+    return [Played(stored.record["group"], stored.record, stored.seen.calls, seen=stored.seen) for stored in rollouts]
 
 
 class Player:
@@ -97,14 +94,13 @@ class Player:
                 patience_s -= POLL_S * waiting
             for call, answer in zip(calls, sampler.answers(calls), strict=True):
                 self._endpoint.answer(call, answer)
-        records = [task.result() for task in tasks]
         played: list[Played] = []
-        for n, (name, record) in enumerate(zip(names, records, strict=True), start=first):
-            sampled = self._endpoint.sampled.get(name, Sampled())
-            place = {"step": step, "mode": mode, "group": f"{mode}-{step}-group-{n // size}", "resampled": first > 0}
-            played.append(
-                Played(place["group"], record | _keys(name, sampled, record, place), sampled.turns, sampled.times)
-            )
+        for n, (name, task) in enumerate(zip(names, tasks, strict=True), start=first):
+            record, sampled = task.result(), self._endpoint.sampled.get(name, Sampled())
+            group = f"{mode}-{step}-group-{n // size}"
+            place = {"step": step, "mode": mode, "group": group, "resampled": first > 0}
+            row = record | _keys(name, sampled, record, place)
+            played.append(Played(group, row, sampled.turns, sampled.times))
         return self._graded(played) if mode == "train" else played
 
     def _seeds(self, questions: Sequence[Question], *, step: int, mode: Mode) -> list[int]:

@@ -8,11 +8,12 @@ policy did not draw, says only what else ends a turn. Penalties count what was s
 
 from __future__ import annotations
 
-from collections import defaultdict
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
 from transformers.generation.logits_process import (
     LogitsProcessor,
@@ -25,6 +26,7 @@ from transformers.generation.stopping_criteria import StoppingCriteria, Stopping
 
 from agl_plugin.cpu.sampling import looked_up
 from agl_plugin.update.rows import NAN
+from foundation.grouping import grouped
 from foundation.seeds import uniform
 from sql_agent.agent.endpoint import Drawn
 from sql_agent.local.endpoint import Call, Generated
@@ -41,20 +43,18 @@ class Sampler:
         self._ends = sorted({tokenizer.eos_token_id, *([ends] if isinstance(ends, int) else ends)})
 
     def answers(self, calls: Sequence[Call]) -> list[Generated]:
-        alike: defaultdict[Drawn, list[Call]] = defaultdict(list)
-        for call in sorted(calls, key=lambda call: len(call.prompt)):
-            alike[call.sampling].append(call)
+        """Calls that are sampled alike share batches, which have prompts of like length."""
+        by_length = sorted(calls, key=lambda call: len(call.prompt))
         by_call: dict[int, Generated] = {}
-        for order in alike.values():
-            for start in range(0, len(order), self._max_batch):
-                batch = order[start : start + self._max_batch]
+        for alike in grouped(by_length, lambda call: call.sampling).values():
+            for batch in itertools.batched(alike, self._max_batch):
                 by_call |= {id(call): answer for call, answer in zip(batch, self._batch(batch), strict=True)}
         return [by_call[id(call)] for call in calls]
 
     def _batch(self, calls: Sequence[Call]) -> list[Generated]:
-        width = max(len(call.prompt) for call in calls)
-        ids = torch.tensor([[self._pad] * (width - len(call.prompt)) + call.prompt for call in calls])
-        mask = torch.tensor([[0] * (width - len(call.prompt)) + [1] * len(call.prompt) for call in calls])
+        prompts = [torch.tensor(call.prompt) for call in calls]
+        ids = pad_sequence(prompts, batch_first=True, padding_value=self._pad, padding_side="left")
+        mask = pad_sequence([torch.ones_like(prompt) for prompt in prompts], batch_first=True, padding_side="left")
         was_training, recommended = self.model.training, self.model.generation_config
         self.model.eval()
         # transformers fills in what is not told from the model's own recommendations, which vLLM leaves out.
@@ -63,9 +63,7 @@ class Sampler:
             sampled = self._sampled(calls, ids.to(self.model.device), mask.to(self.model.device))
         self.model.generation_config = recommended
         self.model.train(was_training)
-        return [
-            self._cut(ids[: call.max_tokens], log_probs) for call, (ids, log_probs) in zip(calls, sampled, strict=True)
-        ]
+        return [self._cut(ids[: call.max_tokens], p) for call, (ids, p) in zip(calls, sampled, strict=True)]
 
     def _sampled(
         self, calls: Sequence[Call], ids: torch.Tensor, mask: torch.Tensor
@@ -77,10 +75,8 @@ class Sampler:
         width = ids.shape[1]
         rows = list(range(len(calls)))
         cache = self._read(calls, ids, mask)
-        settings: dict[str, Any] = {"max_length": width + max(call.max_tokens for call in calls), "do_sample": False}
-        settings |= {"use_cache": True, "return_dict_in_generate": True}
-        settings |= {"pad_token_id": self._pad, "eos_token_id": self._ends}
         longest = width + torch.tensor([call.max_tokens for call in calls], device=ids.device)
+        max_length = int(longest.max())
         by_row: list[tuple[list[int], list[float]]] = [([], []) for _ in calls]
         while rows:
             draws = DrawnBySeed([calls[row].seed for row in rows], width=width, log_probs=self._log_probs)
@@ -92,13 +88,13 @@ class Sampler:
                 input_ids=ids,
                 attention_mask=mask,
                 past_key_values=cache,
-                generation_config=GenerationConfig(**settings),
+                generation_config=greedy(max_length=max_length, pad_token_id=self._pad, eos_token_id=self._ends),
                 logits_processor=processors(calls[0].sampling, draws, width=width),
                 stopping_criteria=StoppingCriteriaList([half]),
             )
             ids, cache = output.sequences, output.past_key_values
-            told_of = torch.stack(draws.log_probs, dim=1).tolist() if draws.log_probs else [[]] * len(rows)
-            for row, tokens, log_probs in zip(rows, ids[:, width:].tolist(), told_of, strict=True):
+            added = torch.stack(draws.log_probs, dim=1).tolist() if draws.log_probs else [[]] * len(rows)
+            for row, tokens, log_probs in zip(rows, ids[:, width:].tolist(), added, strict=True):
                 by_row[row] = (tokens, by_row[row][1] + log_probs)
             left = half.ended.logical_not().nonzero()[:, 0]
             rows = [rows[place] for place in left.tolist()]
@@ -114,9 +110,10 @@ class Sampler:
         if len(first) == len(calls):
             return None
         different = sorted(first.values())
-        settings = GenerationConfig(max_new_tokens=1, do_sample=False, use_cache=True, return_dict_in_generate=True)
         read = self.model.generate(
-            input_ids=ids[different, :-1], attention_mask=mask[different, :-1], generation_config=settings
+            input_ids=ids[different, :-1],
+            attention_mask=mask[different, :-1],
+            generation_config=greedy(max_new_tokens=1),
         )
         places = [different.index(first[tuple(call.prompt)]) for call in calls]
         read.past_key_values.reorder_cache(torch.tensor(places, device=ids.device))
@@ -126,6 +123,11 @@ class Sampler:
         end = next((n for n, token in enumerate(ids, start=1) if token in self._ends), None)
         ids = ids[:end]
         return Generated(ids, log_probs[: len(ids)] or [NAN] * len(ids), end is not None)
+
+
+def greedy(**settings: Any) -> GenerationConfig:
+    """Without draws of transformers' own, and with the cache in the output."""
+    return GenerationConfig(**settings, do_sample=False, use_cache=True, return_dict_in_generate=True)
 
 
 class HalfEnded(StoppingCriteria):

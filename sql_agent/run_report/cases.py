@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal
 
 from foundation.grouping import grouped
 from sql_agent.records import RolloutRecord
 from sql_agent.run_report.folder import Entry, RunData
 
-Kind = Literal["improved", "worse", "still low"]
-SHOWN: dict[Kind, int] = {"improved": 5, "worse": 3, "still low": 3}
+SHOWN = {"improved": 5, "worse": 3, "still low": 3}
 MOST_GROUPS, MOST_STANDINGS = 3, 12
 CLEAR = 0.05  # a smaller difference is no case of getting better or worse
 LOW = 0.6  # half a good answer and the bonus: what stays below is still low
@@ -31,6 +29,10 @@ class Transcript:
     reward: float | None
     record: RolloutRecord
     trail: str = ""
+
+
+def transcript(label: str, entry: Entry) -> Transcript:
+    return Transcript(label, entry.reward, entry.record(), entry.trail())
 
 
 @dataclass(frozen=True)
@@ -110,32 +112,29 @@ def compared(run: RunData) -> list[Compared]:
 def pairs(run: RunData) -> list[Case]:
     """Before and after side by side: the most improved questions, those that got worse, and the lowest that stayed."""
     questions = compared(run)
-    ranked: dict[Kind, list[Compared]] = {
-        "improved": sorted((q for q in questions if q.change > CLEAR), key=lambda q: -q.change),
+    ranked = {
+        "improved": _improved(questions),
         "worse": sorted((q for q in questions if q.change < -CLEAR), key=lambda q: q.change),
         "still low": sorted((q for q in questions if abs(q.change) <= CLEAR and q.new < LOW), key=lambda q: q.new),
     }
     return [_pair(kind, q) for kind, candidates in ranked.items() for q in candidates[: SHOWN[kind]]]
 
 
-def _pair(kind: Kind, question: Compared) -> Case:
-    left, right = (_typical(entries) for entries in (question.before, question.after))
+def _improved(questions: list[Compared]) -> list[Compared]:
+    return sorted((q for q in questions if q.change > CLEAR), key=lambda q: -q.change)
+
+
+def _pair(kind: str, question: Compared) -> Case:
+    left, right = _typical(question.before), _typical(question.after)
+    n_old, n_new = len(question.before), len(question.after)
+    trials = "" if n_old == n_new == 1 else f" ({n_old} and {n_new} trials)"
     return Case(
         kind,
         where=" · ".join(part for part in (right.split, right.decoding) if part),
-        rewards=f"mean reward {question.old:.2f} → {question.new:.2f}{_trials(question)}",
-        left=_transcript("before", left),
-        right=_transcript("after", right),
+        rewards=f"mean reward {question.old:.2f} → {question.new:.2f}{trials}",
+        left=transcript("before", left),
+        right=transcript("after", right),
     )
-
-
-def _transcript(label: str, entry: Entry) -> Transcript:
-    return Transcript(label, entry.reward, entry.record(), entry.trail())
-
-
-def _trials(question: Compared) -> str:
-    old, new = len(question.before), len(question.after)
-    return "" if old == new == 1 else f" ({old} and {new} trials)"
 
 
 def _typical(entries: list[Entry]) -> Entry:
@@ -149,10 +148,15 @@ def groups(run: RunData) -> list[Case]:
     train = [entry for entry in run.rollouts if entry.side == "train" and entry.reward is not None and entry.group]
     last = max((entry.step for entry in train), default=0)
     by_group = grouped((e for e in train if e.step > last * 2 // 3), lambda entry: (entry.step, entry.group))
-    spread = [sorted(members, key=lambda e: e.reward or 0.0) for members in by_group.values()]
-    wide = [members for members in spread if (members[-1].reward or 0) - (members[0].reward or 0) > CLEAR]
-    wide.sort(key=lambda members: (-((members[-1].reward or 0) - (members[0].reward or 0)), -members[0].step))
+    in_order = [sorted(members, key=lambda e: e.reward or 0.0) for members in by_group.values()]
+    wide = sorted(
+        (members for members in in_order if _spread(members) > CLEAR), key=lambda m: (-_spread(m), -m[0].step)
+    )
     return [_group(members) for members in wide[:MOST_GROUPS]]
+
+
+def _spread(members: list[Entry]) -> float:
+    return (members[-1].reward or 0.0) - (members[0].reward or 0.0)
 
 
 def _group(members: list[Entry]) -> Case:
@@ -162,16 +166,16 @@ def _group(members: list[Entry]) -> Case:
         "group",
         where=f"training, step {best.step}",
         rewards=f"{len(members)} rewards: {rewards}{', …' if len(members) > 16 else ''}",
-        left=_transcript("worst", worst),
-        right=_transcript("best", best),
+        left=transcript("worst", worst),
+        right=transcript("best", best),
     )
 
 
 def standings(run: RunData) -> tuple[list[Compared], list[Compared]]:
     """The most improved and the worst questions, at most MOST_STANDINGS each; of training where nothing is compared."""
     if questions := compared(run):
-        best = sorted((q for q in questions if q.change > CLEAR), key=lambda q: -q.change)
-        return best[:MOST_STANDINGS], sorted(questions, key=lambda q: (q.new, q.change))[:MOST_STANDINGS]
+        worst = sorted(questions, key=lambda q: (q.new, q.change))
+        return _improved(questions)[:MOST_STANDINGS], worst[:MOST_STANDINGS]
     entries = run.trials or [entry for entry in run.rollouts if entry.side == "train"]
     last = max((entry.step for entry in entries), default=0)
     recent = _by_question(entry for entry in entries if entry.step >= last * 2 // 3)

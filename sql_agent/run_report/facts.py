@@ -75,7 +75,6 @@ def versions(run: RunData) -> list[Fact]:
 
 
 def settings(run: RunData) -> dict[str, list[Setting]]:
-    """The configuration by section, in the order of the file."""
     defaults = {key: field.default for key, field in known_keys().items()}
     by_section: dict[str, list[Setting]] = {}
     for key, value in list(flatten(run.config).items())[:MOST_KEYS]:

@@ -166,7 +166,6 @@ def _metrics(line: bytes) -> Tree:
 
 
 def _entry(file: Path, offset: int, record: RunRecord | TrialRecord, *, side: str) -> Entry:
-    """Of a rollout or a trial, each of which lacks some of what the other has."""
     texts = {name: getattr(record, name, "")[:KEPT_CHARS] for name in TEXTS}
     # A rollout without token ids has a reward, but was not learned from.
     reward = None if record.unscored else record.reward

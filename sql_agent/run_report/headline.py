@@ -61,14 +61,12 @@ def _evaluated(results: EvalReport) -> list[Headline]:
 
 
 def _sides(results: EvalReport, key: str, measure: str) -> tuple[Estimate, Estimate | None, Estimate | None]:
-    """A measure after and before, and the difference."""
     old, new = results.sides
     before = old[key].measures.get(measure) if key in old else None
     return new[key].measures[measure], _known(before), _known(results.delta.get(key, {}).get(measure))
 
 
 def _known(estimate: Estimate | None) -> Estimate | None:
-    """None where no question has a value."""
     return estimate if estimate and estimate.n else None
 
 
@@ -89,7 +87,6 @@ def _tasks(old: dict[str, TaskFigures], new: dict[str, TaskFigures]) -> list[Hea
 
 
 def _validated(run: RunData) -> list[Headline]:
-    """The validation, and in a mixed run that of each agent."""
     agents = sorted({entry.agent for entry in run.rollouts if entry.side == "val"})
     parts = [None, *agents] if any(agents) else [None]
     return [headline for agent in parts if (headline := _validation(run, agent))]

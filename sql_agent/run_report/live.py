@@ -30,9 +30,8 @@ from foundation.grouping import grouped
 from foundation.http_gate import Gate, RequestMetrics, Traffic
 from sql_agent.evaluation.folder import RESULTS
 from sql_agent.run_report import facts, page
-from sql_agent.run_report.cases import Transcript
+from sql_agent.run_report.cases import transcript
 from sql_agent.run_report.folder import EVALUATION, Entry, read_run, rollouts_after
-from sql_agent.run_report.plain import number
 
 logger = logging.getLogger(__name__)
 MOST_GROUPS, MOST_ROLLOUTS, MOST_SIDES = 8, 30, 16
@@ -55,10 +54,6 @@ class Group:
     @property
     def rewards(self) -> list[float]:
         return [entry.reward for entry in self.entries if entry.reward is not None]
-
-    @property
-    def spread(self) -> float:
-        return max(self.rewards, default=0.0) - min(self.rewards, default=0.0)
 
     @property
     def mean(self) -> float | None:
@@ -93,7 +88,6 @@ class LiveRun:
         return self._drawn[1]
 
     def _follow(self) -> list[Entry]:
-        """All rollouts so far, oldest first."""
         if _size(self._folder / run_folder.ROLLOUTS) < self._read_to:  # the file was made anew
             self.forget()
         new_rollouts, self._read_to = rollouts_after(self._folder, self._read_to, [])
@@ -103,17 +97,13 @@ class LiveRun:
     def now(self, words: str) -> str:
         """What is newest: how far the run is, groups of the last step, and the rollouts that hold `words`."""
         rollouts = self._follow()
-        hits = self._matching(words)
-        return (
-            page.environment()
-            .get_template("now.html.j2")
-            .render(
-                line=self._line(),
-                groups=_groups(rollouts),
-                rollouts=[(n, rollouts[n], rollouts[n].record()) for n in hits],
-                n_rollouts=len(rollouts),
-                words=words,
-            )
+        return page.filled(
+            "now.html.j2",
+            line=self._line(),
+            groups=_groups(rollouts),
+            rollouts=[(n, rollouts[n], rollouts[n].record()) for n in self._matching(words)],
+            n_rollouts=len(rollouts),
+            words=words,
         )
 
     def _matching(self, words: str) -> list[int]:
@@ -132,8 +122,7 @@ class LiveRun:
         """Status, steps, and how long it may take yet: the mean step so far times those left."""
         done, planned = facts.steps(self.run)
         line = f"{facts.status(self.run)}, step {done}" + (f" of {planned}" if planned else "")
-        rows = self.run.rows("train")[-10:]
-        took = [value for row in rows if (value := number(row.get("seconds"))) is not None]
+        took = [row["seconds"] for row in self.run.rows("train")[-10:] if "seconds" in row]
         if took and planned > done and not self.run.summary:
             line += f", about {duration(fmean(took) * (planned - done))} left at {fmean(took):.1f} s a step"
         return line
@@ -144,10 +133,8 @@ class LiveRun:
         if not numbers or not all(0 <= n < len(rollouts) for n in numbers):
             raise IndexError(numbers)
         shown = numbers[:MOST_SIDES]
-        sides = [
-            Transcript(f"rollout {n}", rollouts[n].reward, rollouts[n].record(), rollouts[n].trail()) for n in shown
-        ]
-        return page.environment().get_template("sides.html.j2").render(sides=sides, left=len(numbers) - len(sides))
+        sides = [transcript(f"rollout {n}", rollouts[n]) for n in shown]
+        return page.filled("sides.html.j2", sides=sides, left=len(numbers) - len(shown))
 
 
 def _size(file: Path) -> int:
@@ -158,9 +145,10 @@ def _groups(rollouts: list[Entry]) -> list[Group]:
     """The groups of the latest step, those with the widest rewards first: they teach most."""
     played = [(n, entry) for n, entry in enumerate(rollouts) if entry.side == "train" and entry.group]
     last = max((entry.step for _, entry in played), default=0)
-    by_name = grouped((one for one in played if one[1].step == last), lambda one: one[1].group)
-    groups = [Group(last, [n for n, _ in found], [entry for _, entry in found]) for found in by_name.values()]
-    return sorted(groups, key=lambda group: group.spread, reverse=True)[:MOST_GROUPS]
+    numbers = grouped((n for n, entry in played if entry.step == last), lambda n: rollouts[n].group)
+    groups = [Group(last, of_group, [rollouts[n] for n in of_group]) for of_group in numbers.values()]
+    groups.sort(key=lambda group: min(group.rewards, default=0.0) - max(group.rewards, default=0.0))
+    return groups[:MOST_GROUPS]
 
 
 class LiveView:

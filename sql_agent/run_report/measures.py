@@ -16,8 +16,8 @@ from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.plain import Tree
 
 MOST_POINTS, MOST_BARS = 160, 60
+PARTS = "rollout/reward_parts/"
 Unit = Literal["number", "percent", "count"]
-
 
 # The parts of a step's time, which have the metrics time/NAME (agl_plugin.run.time_split): how each is called, and the
 # number of its colour, the same in every run; what is no work is grey.
@@ -81,23 +81,21 @@ def step_of(group: list[Tree]) -> int:
 
 
 def mean_of(group: list[Tree], metric: str) -> float | None:
-    """The mean over those rows of a bin that have the metric."""
     values = [row[metric] for row in group if metric in row]
     return fmean(values) if values else None
 
 
 def over_steps(rows: list[Tree], metric: str) -> tuple[list[int], list[float]]:
-    """Steps and values, without the steps that have none."""
     points = [(step_of(group), v) for group in bins(rows) if (v := mean_of(group, metric)) is not None]
     return [step for step, _ in points], [v for _, v in points]
 
 
-def reward_parts(run: RunData) -> dict[str, Series]:
+def reward_parts(run: RunData) -> list[Series]:
+    """The first eight parts; each metric is one of the rows', so none is without points."""
     rows = run.rows("train")
-    prefix = "rollout/reward_parts/"
-    names = list(dict.fromkeys(key.removeprefix(prefix) for row in rows for key in row if key.startswith(prefix)))
-    drawn = {name: over_steps(rows, prefix + name) for name in names[:8]}
-    return {name: Series(name, name, "", "number", *points) for name, points in drawn.items() if points[0]}
+    metrics = list(dict.fromkeys(key for row in rows for key in row if key.startswith(PARTS)))[:8]
+    names = [metric.removeprefix(PARTS) for metric in metrics]
+    return [Series(name, name, "", "number", *over_steps(rows, PARTS + name)) for name in names]
 
 
 def training_reward(run: RunData) -> Series:
@@ -108,12 +106,13 @@ def training_reward(run: RunData) -> Series:
 def phase_seconds(run: RunData) -> tuple[list[int], dict[str, list[float]]]:
     """Steps, and the seconds of each phase by its title; REST is what no phase accounts for."""
     groups = bins(run.rows("train"), MOST_BARS)
-    seconds: dict[str, list[float]] = {title: [] for title in PHASE_COLOR}
-    for group in groups:
-        for name, (title, _) in PHASES.items():
-            seconds[title].append(max(0.0, mean_of(group, f"time/{name}") or 0.0))
-        known = sum(values[-1] for title, values in seconds.items() if title != REST)
-        seconds[REST].append(max(0.0, (mean_of(group, "seconds") or 0.0) - known))
+    seconds: dict[str, list[float]] = {
+        title: [max(0.0, mean_of(group, f"time/{name}") or 0.0) for group in groups]
+        for name, (title, _) in PHASES.items()
+    }
+    known = [sum(values) for values in zip(*seconds.values(), strict=True)]
+    whole = [mean_of(group, "seconds") or 0.0 for group in groups]
+    seconds[REST] = [max(0.0, total - part) for total, part in zip(whole, known, strict=True)]
     used = {title: values for title, values in seconds.items() if any(values)}
     return [step_of(group) for group in groups], used
 

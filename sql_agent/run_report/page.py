@@ -11,6 +11,7 @@ import hashlib
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import pygments
@@ -87,8 +88,8 @@ def _reward(run: RunData) -> Chart | None:
         return None
     sentences = []
     if train.steps:
-        sentences.append(f"The training reward goes from {train.values[0]:.3f} at step {train.steps[0]}")
-        sentences[-1] += f" to {train.values[-1]:.3f} at step {train.steps[-1]}."
+        first, last = (f"{train.values[n]:.3f} at step {train.steps[n]}" for n in (0, -1))
+        sentences.append(f"The training reward goes from {first} to {last}.")
     if held_out:
         shown = held_out if len(held_out) <= 4 else [held_out[0], held_out[-1]]
         sentences.append("Held out: " + "; ".join(f"{reward} at step {step}" for step, reward in shown) + ".")
@@ -108,7 +109,7 @@ def _reward(run: RunData) -> Chart | None:
 
 
 def _parts(run: RunData) -> Chart | None:
-    series = list(measures.reward_parts(run).values())
+    series = measures.reward_parts(run)
     if not series:
         return None
     about = "; ".join(f"{s.title}: {s.values[0]:.3f} at first, {s.values[-1]:.3f} at last" for s in series) + "."
@@ -151,19 +152,15 @@ def _time(run: RunData) -> Chart | None:
     steps, seconds = measures.phase_seconds(run)
     if not seconds:
         return None
-    total = math.fsum(math.fsum(values) for values in seconds.values())
     means = {title: math.fsum(values) / len(steps) for title, values in seconds.items()}
     split = ", ".join(f"{title} {mean:.1f} s" for title, mean in means.items())
-    about = f"A step takes {total / len(steps):.1f} s on average: {split}."
+    about = f"A step takes {math.fsum(means.values()):.1f} s on average: {split}."
     rows = [[str(step), *(f"{values[n]:.1f}" for values in seconds.values())] for n, step in enumerate(steps)]
-    columns = ["step", *seconds]
-    draw = plots.phases(steps, seconds)
     legend = [(f"--c{measures.PHASE_COLOR[title] + 1}", title) for title in seconds]
-    return Chart("time", "Seconds per step", about, legend, draw, columns, rows)
+    return Chart("time", "Seconds per step", about, legend, plots.phases(steps, seconds), ["step", *seconds], rows)
 
 
 def by_step(series: list[Series]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of a table of all values by step."""
     values = [dict(zip(s.steps, s.values, strict=True)) for s in series]
     rows = [
         [str(step), *(s.shown(v[step]) if step in v else "" for s, v in zip(series, values, strict=True))]
@@ -205,15 +202,13 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters |= {
-        "sql": sql,
-        "interval": interval,
-        "percent": percent,
-        "cut": cut,
-        "sha256": _sha256,
-    }
+    env.filters |= {"sql": sql, "interval": interval, "percent": percent, "cut": cut, "sha256": _sha256}
     env.tests["nan"] = math.isnan
     return env
+
+
+def filled(template: str, **values: Any) -> str:
+    return environment().get_template(template).render(values)
 
 
 def _sha256(script: str) -> str:
@@ -228,37 +223,34 @@ def render(page: Page, *, pngs: list[str], live: str = "") -> str:
     style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     improved, worst = cases.standings(run)
     settings = facts.settings(run)
-    return (
-        environment()
-        .get_template("report.html.j2")
-        .render(
-            run=run,
-            name=run.folder.resolve().name,
-            status=facts.status(run),
-            error=facts.error(run),
-            steps=facts.steps(run),
-            facts=facts.facts(run),
-            spent=facts.seconds(run),
-            versions=facts.versions(run),
-            settings=settings,
-            changed=[setting for rows in settings.values() for setting in rows if setting.default is not None],
-            headlines=lines,
-            top=scale([*lines, *(task for h in lines for task in h.tasks)]),
-            measure_rows=measure_rows(run.results),
-            charts=page.charts,
-            panels=page.panels,
-            health_table=by_step([series for series, _ in page.panels]),
-            warnings=health.warnings(run),
-            unscored=measures.reason_counts(run, "rollout/unscored/"),
-            stops=measures.reason_counts(run, "rollout/stop/"),
-            compared=cases.sides(run)[0],
-            pairs=cases.pairs(run),
-            groups=cases.groups(run),
-            improved=improved,
-            worst=worst,
-            pngs=pngs,
-            style=Markup(style),
-            scripts=[Markup(script) for script in scripts],
-            live=live,
-        )
+    return filled(
+        "report.html.j2",
+        run=run,
+        name=run.folder.resolve().name,
+        status=facts.status(run),
+        error=facts.error(run),
+        steps=facts.steps(run),
+        facts=facts.facts(run),
+        spent=facts.seconds(run),
+        versions=facts.versions(run),
+        settings=settings,
+        changed=[setting for rows in settings.values() for setting in rows if setting.default is not None],
+        headlines=lines,
+        top=scale([*lines, *(task for h in lines for task in h.tasks)]),
+        measure_rows=measure_rows(run.results),
+        charts=page.charts,
+        panels=page.panels,
+        health_table=by_step([series for series, _ in page.panels]),
+        warnings=health.warnings(run),
+        unscored=measures.reason_counts(run, "rollout/unscored/"),
+        stops=measures.reason_counts(run, "rollout/stop/"),
+        compared=cases.sides(run)[0],
+        pairs=cases.pairs(run),
+        groups=cases.groups(run),
+        improved=improved,
+        worst=worst,
+        pngs=pngs,
+        style=Markup(style),
+        scripts=[Markup(script) for script in scripts],
+        live=live,
     )

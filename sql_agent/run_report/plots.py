@@ -117,7 +117,6 @@ def style(axes: Any, ink: Ink, *, steps: list[int]) -> None:
 
 
 def from_zero(axes: Any, values: list[float]) -> None:
-    """Let the vertical axis start at 0 where nothing is below."""
     if min(values) >= 0:
         axes.set_ylim(bottom=0)
 
@@ -176,8 +175,6 @@ def parts(series: list[Series]) -> Draw:
 
 
 def phases(steps: list[int], seconds: dict[str, list[float]]) -> Draw:
-    """A bar per step, made up of its phases."""
-
     def draw(axes: Any, ink: Ink) -> None:
         gap = min((b - a for a, b in zip(steps, steps[1:], strict=False)), default=1)
         bottom = [0.0] * len(steps)

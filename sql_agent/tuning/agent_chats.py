@@ -66,7 +66,6 @@ class AgentChats(AbstractContextManager["AgentChats"]):
 
     def of_questions(self, questions: list[Question]) -> tuple[list[Chat], Counter[str]]:
         """A conversation for each question that has an answer, and what was left out."""
-
         chats, left_out = list[Chat](), Counter[str]()
 
         async def show_all() -> None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from foundation.run_folder import CHECKPOINTS
 from sql_agent.config import DpoConfig, LoggingConfig, TrainerConfig, TuneConfig
 
 TRL_LOSS = {"dpo": "sigmoid", "ipo": "ipo", "kto": "kto"}
 
 
 def trl_arguments(
-    tune: TuneConfig, trainer: TrainerConfig, logging: LoggingConfig, *, run_dir: Path, checkpoints: Path, steps: int
+    tune: TuneConfig, trainer: TrainerConfig, logging: LoggingConfig, *, run_dir: Path, steps: int
 ) -> dict[str, Any]:
-    """What TRL's configuration of the method is made of."""
     gpu = trainer.device == "cuda"
     schedule = "constant_with_warmup" if tune.lr_schedule == "constant" and tune.warmup_share else tune.lr_schedule
     shared = {
-        "output_dir": str(checkpoints),
+        "output_dir": str(run_dir / CHECKPOINTS),
         "logging_dir": str(run_dir / "tensorboard"),
         "report_to": [name for name in logging.trackers if name != "console"] or "none",
         "run_name": logging.experiment,

@@ -41,7 +41,6 @@ class Encoder:
         return [self._turn(chat.messages[:n], chat.messages[n], chat.tools) for n in places]
 
     def rows(self, chat: Chat, *, merge: bool = True) -> list[Row]:
-        """The training rows of the conversation."""
         return rows_of_calls(self.turns(chat), merge=merge, limits=Limits(MOST_TOKENS, MOST_TOKENS))
 
     def _turn(self, before: list[Message], message: Message, tools: list[Message]) -> Call:

@@ -56,16 +56,12 @@ class TunePlan(Plan):
         return {"all": sum(map(len, rows)), "supervised": sum(sum(row.mask) for row in rows)}
 
     def facts(self) -> dict[str, Any]:
-        """What the summary says of it, whatever happens."""
         source = self.source
-        data = {"fingerprint": fingerprint(source.file)} if source.file else {}
-        return {
-            **super().facts(),
-            "method": self.config.method,
-            "judge": "none",
-            "data": {"train": {**data, "source": source.name, "rows": len(self.rows), "left_out": source.left_out}},
-            "tokens": self.tokens,
-        }
+        data: dict[str, Any] = {"source": source.name, "rows": len(self.rows), "left_out": source.left_out}
+        if source.file:
+            data["fingerprint"] = fingerprint(source.file)
+        facts = {"method": self.config.method, "judge": "none", "data": {"train": data}, "tokens": self.tokens}
+        return super().facts() | facts
 
 
 def run_tuning(config: TrainConfig, terminal: Console | None = None) -> tuple[int, Path]:
@@ -170,9 +166,10 @@ def best(chats: Sequence[Chat], settings: SftConfig) -> tuple[list[Chat], Counte
     left_out: Counter[str] = Counter()
     for group in by_group(chats):
         good = [chat for chat in group if (chat.reward or 0.0) >= settings.min_reward]
-        chosen += good[: settings.best_of or None]
+        kept = good[: settings.best_of or None]
+        chosen += kept
         left_out["a reward below sft.min_reward"] += len(group) - len(good)
-        left_out["not among the best sft.best_of of its question"] += len(good) - len(good[: settings.best_of or None])
+        left_out["not among the best sft.best_of of its question"] += len(good) - len(kept)
     left_out["the same as another rollout of its question"] += len(chats) - len(chosen) - left_out.total()
     return chosen, +left_out
 
@@ -211,8 +208,7 @@ def fit(plan: TunePlan) -> None:
         from sql_agent.tuning.watch import Stop, Watch
 
     keep_freed_memory()
-    folders = {"run_dir": plan.run_dir, "checkpoints": plan.run_dir / run_folder.CHECKPOINTS}
-    arguments = trl_arguments(config.tune, config.trainer, config.logging, **folders, steps=plan.steps)
+    arguments = trl_arguments(config.tune, config.trainer, config.logging, run_dir=plan.run_dir, steps=plan.steps)
     lora = lora_of(config.model) if config.model.lora_rank and not config.trained_adapter else None
     model = load_model(config.model, plan.model, adapter=config.trained_adapter)
     with Stop() as stop:

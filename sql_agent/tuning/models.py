@@ -31,7 +31,6 @@ def load_model(config: ModelConfig, folder: Path, *, adapter: str = "", **more: 
 
 
 def pad_id_of(tokenizer: Any) -> int:
-    """What rows are filled up with."""
     return tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
 
 

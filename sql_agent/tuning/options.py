@@ -46,8 +46,6 @@ BROUGHT = ("agent", "agents", "database", "python")
 
 @dataclass(frozen=True)
 class Flags(RunFlags):
-    """What `agentgrpo sft` and `agentgrpo dpo` share."""
-
     data: Annotated[
         str | None, Option(help="a file, a run, an evaluation, or a hub name (default: data.train_file)")
     ] = None
@@ -69,16 +67,12 @@ class Flags(RunFlags):
 
 @dataclass(frozen=True)
 class SftFlags(Flags):
-    """The command line of `agentgrpo sft`."""
-
     min_reward: Annotated[float | None, Option(help="of rollouts, learn from none below this reward")] = None
     best_of: Annotated[int | None, Option(help="of each question's rollouts, the best so many; 0: all")] = None
 
 
 @dataclass(frozen=True)
 class DpoFlags(Flags):
-    """The command line of `agentgrpo dpo`."""
-
     margin: Annotated[float | None, Option(help="of rollouts, pair those whose rewards differ by at least this")] = None
     loss: Annotated[str | None, Option(help="dpo, ipo or kto")] = None
     beta: Annotated[float | None, Option(help="how strongly the policy is held to the start model")] = None
@@ -92,7 +86,6 @@ def command_line_tree(method: Method, flags: Flags) -> dict[str, Any]:
 
 
 def key_of(method: Method, flag: str) -> str:
-    """The key that a flag sets."""
     key = KEYS.get(flag, flag)
     return key if "." in key else f"{method}.{key}"
 

@@ -75,11 +75,9 @@ def find_file(text: str, data: DataConfig) -> Path | None:
             )
         return data_path(first.file)
     path = resolve_path(text, ROOT / "sql_agent", ROOT)
-    for name in (run_folder.ROLLOUTS, TRIALS):
-        if (path / name).is_file():
-            return path / name
-    if path.is_file():
-        return path
+    for file in (path / run_folder.ROLLOUTS, path / TRIALS, path):
+        if file.is_file():
+            return file
     if local_copy(text, "train"):
         return None
     if path.exists() or path.suffix in SUFFIXES or text.startswith((".", "/", "~")) or text.count("/") > 1:
@@ -132,7 +130,6 @@ def stored_source(data: DataConfig, runs: Path, model: Path) -> Source:
 
 
 def _take(source: Source, rows: Iterable[Row], agent: AgentChats) -> None:
-    """Sort rows into conversations, rollouts and pairs."""
     for row in rows:
         try:
             if "reward_parts" in row:

@@ -8,6 +8,7 @@ the moment when latest_checkpointed_iteration.txt names it. TRL takes seconds to
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import random
 import shutil
@@ -100,18 +101,17 @@ def paired(pairs: Sequence[dict[str, Any]], *, pad_id: int) -> dict[str, torch.T
 def unpaired(pairs: Sequence[dict[str, Any]], *, pad_id: int) -> dict[str, torch.Tensor]:
     """The same, and TRL's KL rows: each prompt with what the row before it says."""
     rows = sides_of(pairs)
-    parts = [(row, row[1].index(1)) for row in rows]
+    starts = [mask.index(1) for _, mask in rows]
     swapped = [
-        (prompt[0][:at] + completion[0][start:], prompt[1][:at] + completion[1][start:])
-        for (prompt, at), (completion, start) in zip(parts, [parts[-1], *parts], strict=False)
+        [prompt[:start] + completion[other:] for prompt, completion in zip(rows[n], rows[n - 1], strict=True)]
+        for n, (start, other) in enumerate(zip(starts, [starts[-1], *starts], strict=False))
     ]
     labels = torch.tensor([True] * len(pairs) + [False] * len(pairs))
     kl_rows = {f"KL_{name}": tensor for name, tensor in padded(swapped, pad_id).items()}
-    return {**padded(rows, pad_id), **kl_rows, "label": labels}
+    return padded(rows, pad_id) | kl_rows | {"label": labels}
 
 
 def padded(rows: Sequence[Row], pad_id: int) -> dict[str, torch.Tensor]:
-    """The rows as TRL's trainers of preferences take them."""
     ids, mask = ([torch.tensor(row[k]) for row in rows] for k in (0, 1))
     return {
         "input_ids": pad(ids, padding_value=pad_id),
@@ -129,11 +129,11 @@ def in_order(
     rows: list[dict[str, Any]], *, epochs: int, seed: int, lengths: Sequence[int] = (), batch_rows: int = 1
 ) -> Dataset:
     """The rows of all epochs, each epoch's in an order of its own; given lengths, like ones share a batch."""
-    rng, all_of_them = random.Random(seed), []
+    rng, places = random.Random(seed), list[int]()
     for _ in range(epochs):
         order = rng.sample(range(len(rows)), len(rows))
-        all_of_them += alike(order, lengths, batch_rows=batch_rows, rng=rng) if lengths else order
-    return Dataset.from_list(rows).select(all_of_them)
+        places += alike(order, lengths, batch_rows=batch_rows, rng=rng) if lengths else order
+    return Dataset.from_list(rows).select(places)
 
 
 def alike(order: list[int], lengths: Sequence[int], *, batch_rows: int, rng: random.Random) -> list[int]:
@@ -141,10 +141,9 @@ def alike(order: list[int], lengths: Sequence[int], *, batch_rows: int, rng: ran
 
     Of conversations of a few lengths it saves a third of the time: a batch is padded to its longest row.
     """
-    batches: list[list[int]] = []
-    for start in range(0, len(order), BUCKET_BATCHES * batch_rows):
-        window = sorted(order[start : start + BUCKET_BATCHES * batch_rows], key=lambda n: lengths[n])
-        batches_alike = [window[at : at + batch_rows] for at in range(0, len(window), batch_rows)]
+    batches: list[tuple[int, ...]] = []
+    for window in itertools.batched(order, BUCKET_BATCHES * batch_rows):
+        batches_alike = list(itertools.batched(sorted(window, key=lengths.__getitem__), batch_rows))
         last = [batches_alike.pop()] if len(batches_alike[-1]) < batch_rows else []
         batches += rng.sample(batches_alike, len(batches_alike)) + last
     return [n for batch in batches for n in batch]
@@ -165,16 +164,16 @@ def trainer_of(
     `order`: epochs, and the seed of the order in each.
     """
     if isinstance(tune, DpoConfig):
-        kind, config, collate = PREFERENCES["kto" if tune.loss == "kto" else "dpo"]
+        kind, arguments_of, collate = PREFERENCES["kto" if tune.loss == "kto" else "dpo"]
         collator = functools.partial(collate, pad_id=pad_id_of(tokenizer))
         data = in_order([{"sides": [[row.ids, row.mask] for row in pair]} for pair in rows], **order)
     else:
-        kind, config, collator = ChatTrainer, SFTConfig, None
+        kind, arguments_of, collator = ChatTrainer, SFTConfig, None
         lengths = [len(row) for row in rows]
         data = in_order([labelled(row) for row in rows], **order, batch_rows=tune.batch_size, lengths=lengths)
     return kind(
         model,
-        args=config(**arguments),
+        args=arguments_of(**arguments),
         data_collator=collator,
         train_dataset=data,
         processing_class=tokenizer,
@@ -183,6 +182,5 @@ def trainer_of(
 
 
 def labelled(row: Encoded) -> dict[str, list[int]]:
-    """A row as TRL's SFTTrainer takes it."""
     labels = [token if counts else IGNORED for token, counts in zip(row.ids, row.mask, strict=True)]
     return {"input_ids": row.ids, "labels": labels}

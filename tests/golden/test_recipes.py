@@ -45,9 +45,7 @@ def config_of(name: str, *trees: dict[str, Any]) -> TrainConfig:
 def overrides_of(config: TrainConfig) -> dict[str, Any]:
     run_dir = Path("/runs/run")
     if config.method != "grpo":
-        return trl_arguments(
-            config.tune, config.trainer, config.logging, run_dir=run_dir, checkpoints=run_dir / "checkpoints", steps=100
-        )
+        return trl_arguments(config.tune, config.trainer, config.logging, run_dir=run_dir, steps=100)
     return verl_overrides(config, model_path="/models/policy", run_dir=run_dir, total_steps=100)
 
 

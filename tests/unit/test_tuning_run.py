@@ -236,9 +236,7 @@ def trainer_of(loss: str, model: Path, tokenizer: Any, tmp_path: Path) -> Any:
     """A trainer of PAIRS whose policy has moved away from the reference."""
     tree = {"method": "dpo", "dpo": {"loss": loss, "beta": 0.3, "batch_size": 2}, "trainer": {"device": "cpu"}}
     config = build_config(tree, {"logging": {"trackers": ["console"]}})
-    arguments = trl_arguments(
-        config.tune, config.trainer, config.logging, run_dir=tmp_path, checkpoints=tmp_path / "checkpoints", steps=1
-    )
+    arguments = trl_arguments(config.tune, config.trainer, config.logging, run_dir=tmp_path, steps=1)
     given = {"arguments": arguments, "lora": None, "epochs": 1, "seed": 0}
     trainer = trainers.trainer_of(config.tune, load_model(config.model, model), tokenizer, PAIRS, **given)
     with torch.no_grad():
@@ -340,11 +338,7 @@ READ_ELSEWHERE |= {"pairs_per_question", "epochs", "max_steps"}  # sources, choi
 def test_every_setting_has_a_reader(method: str) -> None:
     def arguments(*texts: str) -> dict[str, Any]:
         config = build_config({"method": method}, *(parse_assignment(f"{method}.{text}") for text in texts))
-        return flatten(
-            trl_arguments(
-                config.tune, config.trainer, config.logging, run_dir=Path("/r"), checkpoints=Path("/r/c"), steps=5
-            )
-        )
+        return flatten(trl_arguments(config.tune, config.trainer, config.logging, run_dir=Path("/r"), steps=5))
 
     changed = [*CHANGED, *(["loss=ipo", "beta=0.5"] if method == "dpo" else [])]
     names = {text.partition("=")[0] for text in changed}
@@ -359,9 +353,7 @@ def test_trl_takes_the_arguments(tmp_path: Path) -> None:
     for method, more, kind in (("sft", {}, SFTConfig), ("dpo", {}, DPOConfig), ("dpo", kto, KTOConfig)):
         tree = {"method": method, "trainer": {"device": "cpu"}, "logging": {"trackers": ["console"]}}
         config = build_config(tree, more)
-        args = trl_arguments(
-            config.tune, config.trainer, config.logging, run_dir=tmp_path, checkpoints=tmp_path, steps=3
-        )
+        args = trl_arguments(config.tune, config.trainer, config.logging, run_dir=tmp_path, steps=3)
         assert kind(**args).max_steps == 3
     with pytest.raises(UserError, match="give 2 or more pairs"):
         build_config({"dpo": {"loss": "kto"}})

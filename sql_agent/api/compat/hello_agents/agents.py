@@ -25,7 +25,6 @@ class SimpleAgent:
         )
 
     def run(self, text: str) -> str:
-        """What the agent answers."""
         set_tracing_disabled(True)
         agent = self._agent.clone(model=PolicyModel(self._config.model, AsyncOpenAI()))
         return str(Runner.run_sync(agent, text, max_turns=self._config.max_turns).final_output)

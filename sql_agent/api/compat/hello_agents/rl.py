@@ -57,24 +57,20 @@ create_step_reward = functools.partial(_on, "step")
 
 
 class MathRewardFunction(Accuracy):
-    """A reward function to derive from."""
-
     def extract_answer(self, text: str) -> str:
-        """The final answer of a text."""
         return final_answer(text)
 
     def compare_answers(self, answer: str, truth: str) -> bool:
-        """Whether both are the same."""
         return accuracy_of(answer, truth) == 1.0
 
 
 class _Trainer:
+    run: Run | None = None
+
     def __init__(self, config: TrainingConfig, dataset: Sequence[dict[str, Any]], **_: Any) -> None:
-        self.config, self.run = config, None
+        self.config = config
         self._name = f"{type(self).__name__}-{id(dataset)}"
         register_dataset(self._name, dataset)
-
-    run: Run | None
 
     def _model(self) -> str:
         name = self.config.model_name
@@ -99,10 +95,7 @@ class _Trainer:
 
 
 class SFTTrainerWrapper(_Trainer):
-    """Supervised fine-tuning."""
-
     def train(self) -> Run:
-        """Train, and return the run."""
         c = self.config
         keys: dict[str, Any] = {"sft.epochs": c.num_train_epochs, "sft.batch_size": c.per_device_train_batch_size}
         keys |= {"sft.lr": c.learning_rate, **self._adapter}
@@ -111,8 +104,6 @@ class SFTTrainerWrapper(_Trainer):
 
 
 class GRPOTrainerWrapper(_Trainer):
-    """GRPO with a reward function."""
-
     def __init__(
         self, config: TrainingConfig, dataset: Sequence[dict[str, Any]], reward_fn: RewardFunction | None = None
     ) -> None:
@@ -120,10 +111,9 @@ class GRPOTrainerWrapper(_Trainer):
         self._reward = reward_fn or create_reward("accuracy")
 
     def train(self) -> Run:
-        """Train, and return the run."""
         c, n = self.config, self.config.per_device_train_batch_size
         sizes = ("optim.questions_per_step", "optim.mini_batch_questions", "optim.micro_batch_rows")
-        keys: dict[str, Any] = {**dict.fromkeys(sizes, n), "optim.lr": c.learning_rate, **self._adapter}
-        keys |= for_word_problems(self._name) | {"trainer.epochs": c.num_train_epochs}
+        keys: dict[str, Any] = for_word_problems(self._name) | dict.fromkeys(sizes, n) | self._adapter
+        keys |= {"optim.lr": c.learning_rate, "trainer.epochs": c.num_train_epochs}
         self.run = train(model=self._model(), dataset=self._name, reward=self._reward, **keys)
         return self.run
