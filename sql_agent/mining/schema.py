@@ -255,7 +255,8 @@ def read_schema(database: str, *, tables: Sequence[str] = (), max_rows: int = SA
             found = [table for table in read if table]
             implied = list(_implied(opened, found, links))
     except DatabaseFault as exc:
-        place = "a SQLite file, or a URL such as duckdb:///FILE"
+        of_csv = "of a CSV make one: sqlite3 NEW.db '.import --csv FILE.csv TABLE'"
+        place = f"a SQLite file ({of_csv}), or a URL such as duckdb:///FILE"
         raise UserError(f"{exc}; here DATABASE is {place}, and --table names its tables") from exc
     found = _said([_with_keys(table, implied) for table in found], language)
     columns = {table.name: {column.name for column in table.columns} for table in found}
