@@ -246,7 +246,7 @@ def test_make_targets_are_named_as_they_are() -> None:
 
 # Files that docs/50-extending.md lets the reader write; tests/wire/test_own_episodes.py runs them.
 OF_THE_READER = {
-    *("tools.py", "environment.py", "my_agent.py", "my_loss.py", "my_graph.py"),
+    *("tools.py", "environment.py", "my_agent.py", "my_loss.py", "reward.py", "my_graph.py"),
     *("test_recipe.py", "recipes/shop_agent/test_recipe.py", "MY_FOLDER/test_recipe.py"),  # recipes/new.py writes it
     "tiny.py",  # agentgrpo mine writes it
 }

@@ -14,7 +14,9 @@ import contextlib
 import functools
 import inspect
 import logging
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from types import MethodType
 from typing import Any, Protocol
 
@@ -69,9 +71,7 @@ def load(source: str, worker: Worker) -> tuple[list[Tool], list[Kind]]:
     try:
         module = contained_call(import_module, where)
     except Exception as exc:  # the user's own module may fail in any way
-        raise _unusable(
-            source, f" cannot be imported ({exc!r:.300}). Give sql, python, an installed module, or a .py file"
-        ) from exc
+        raise _unusable(source, f" cannot be imported ({exc!r:.300}). {_remedy(where, exc)}") from exc
     members = _members(module)
     if name:
         if name not in members and not callable(getattr(module, name, None)):
@@ -86,6 +86,18 @@ def load(source: str, worker: Worker) -> tuple[list[Tool], list[Kind]]:
 
 def _unusable(source: str, why: str) -> UserError:
     return UserError(f"agent.tools: {source!r}{why}")
+
+
+def _remedy(where: str, exc: Exception) -> str:
+    """What helps against an import that failed: mend the line, where the file is there; else name another source."""
+    own = Path(where).name if where.endswith(".py") else ""
+    lines = [frame.lineno for frame in traceback.extract_tb(exc.__traceback__) if Path(frame.filename).name == own]
+    if not lines:
+        return "Give sql, python, an installed module, or a .py file"
+    if isinstance(exc, FileNotFoundError) and isinstance(exc.filename, str) and not Path(exc.filename).is_absolute():
+        beside = f"Path(__file__).parent / {exc.filename!r}"
+        return f"Line {lines[-1]} opens {exc.filename!r}; a file beside it is {beside}, whatever folder a run starts in"
+    return f"Mend line {lines[-1]} of it"
 
 
 def _members(module: Any) -> dict[str, Any]:
@@ -107,7 +119,7 @@ def _schema(source: str, function: Callable[..., Any], *, name: str) -> FuncSche
     parameters = inspect.signature(function).parameters.values()
     if untyped := [parameter.name for parameter in parameters if parameter.annotation is inspect.Parameter.empty]:
         why = f": {name}: the parameter {untyped[0]!r} has no type, and the model is told types. "
-        raise _unusable(source, f"{why}Write {untyped[0]}: str, for example")
+        raise _unusable(source, f"{why}Write {untyped[0]}: str, for example, or call it _{name} where it is no tool")
     try:
         return function_schema(function, name_override=name, strict_json_schema=False)
     except (AgentsUserError, PydanticUserError, NameError, TypeError) as exc:

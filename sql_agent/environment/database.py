@@ -322,7 +322,7 @@ class Database(AbstractContextManager["Database"]):
         except sqlite3.Error as exc:
             verdict = str(exc)
         if verdict != "ok":
-            raise UserError(f"database {self.path}: corrupt ({verdict.splitlines()[-1]}); {sql_worker.REMEDY}")
+            raise UserError(f"database {self.path}: corrupt ({verdict.splitlines()[-1]}); {sql_worker.MALFORMED}")
 
     def _has_rows(self, table: str) -> bool:
         result = self.query_sync(f"SELECT * FROM {self.quoted(table)} LIMIT 1")

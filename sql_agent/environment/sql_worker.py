@@ -71,6 +71,7 @@ WIDE = re.compile(rf"\*|[1-9]\d{{{PRINTF_DIGITS},}}")
 LOCKS = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 LOCKED = "locked by another process; let that finish or stop it, then start again"
 REMEDY = "name a file of SQLite (`agentgrpo data` makes the bundled one)"
+MALFORMED = "take a copy from before, or save what can be read: sqlite3 FILE .recover | sqlite3 NEW_FILE"
 REFUSALS = ("not authorized", "one statement at a time", "vtable constructor failed")
 Kind = Literal["ready", "rows", "error", "refused", "timeout", "memory", "crash", "fault"]
 
@@ -416,7 +417,8 @@ def explain(exc: sqlite3.Error | sqlite3.Warning) -> Reply:
     if code in (sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_NOMEM):
         return {"kind": "memory"}
     if code & 0xFF in DATABASE_FAULTS:
-        return {"kind": "fault", "message": LOCKED if code & 0xFF in LOCKS else f"{message}; {REMEDY}"}
+        remedy = MALFORMED if code & 0xFF == sqlite3.SQLITE_CORRUPT else REMEDY
+        return {"kind": "fault", "message": LOCKED if code & 0xFF in LOCKS else f"{message}; {remedy}"}
     if code == sqlite3.SQLITE_TOOBIG:
         message += (
             f"; group_concat makes at most {MAX_CONCAT_CHARS:,} characters, printf fields of {10**PRINTF_DIGITS - 1}"

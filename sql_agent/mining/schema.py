@@ -248,7 +248,8 @@ def read_schema(database: str, *, tables: Sequence[str] = (), max_rows: int = SA
         with Database(config, database_place(config)) as opened:
             read, links = _read(opened)
     except DatabaseFault as exc:
-        place = "a SQLite file, or a URL such as duckdb:///FILE"
+        of_csv = "of a CSV make one: sqlite3 NEW.db '.import --csv FILE.csv TABLE'"
+        place = f"a SQLite file ({of_csv}), or a URL such as duckdb:///FILE"
         raise UserError(f"{exc}; here DATABASE is {place}, and --table names its tables") from exc
     if not read:
         raise UserError(f"database {database}: no table with rows can be read; fill one, or name it with --table")

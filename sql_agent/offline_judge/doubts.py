@@ -175,9 +175,6 @@ ABOUT = re.compile(  # a thing, and no number that follows; and what follows
     r"|\bbelow (?:is|are)\b|\bbelow\W*$|\babove (?:is|are|was|were)\b|\bbetween (?=the(?:se|m)? ?(?:two)?\W*$)"
     r"|\bunder(?! ?\W*\d)|^\W*below\b"
 )
-OFFERS = re.compile(
-    r"(?:\b(?:else|other|another|more|further|help|assist)\b|其[他它]|别的|更多|继续|帮)[^.?!\n。]{0,80}\?"
-)
 SEARCHES = "look up|check|search|fetch|find|get|show|list|retrieve|pull|query|know|hear|read|see|have|provide|give"
 OFFER = re.compile(  # to look for something: what that is says nothing
     rf"(?:^|(?<=[.!\n;,]))\W*(?:(?:would|do) you (?:also )?(?:like|want|need)|shall i|should i|can i|want)"
@@ -240,7 +237,6 @@ def is_frame(text: str, unknown: Sequence[tuple[int, int]], *, is_last: bool = F
     chat, frame = (_CLOSING, _LAST) if is_last else (_CHAT, _FRAME)
     text = OFFER.sub(lambda offer: " " * len(offer[0]), text) if is_last else text
     text = FORMULAS.sub(lambda said: " " * len(said[0]), text)
-    text = OFFERS.sub(lambda offer: offer[0].replace("?", " "), text) if is_last else text
     strange = {place for start, end in frame.read(text)[1] for place in range(start, end)} - _dictionary(
         text, is_last=is_last
     )

@@ -144,15 +144,19 @@ def _typical(entries: list[Entry]) -> Entry:
 
 
 def groups(run: RunData) -> list[Case]:
-    """Best against worst rollout of a group, from the last third of the steps: what an update is made of."""
+    """Best against worst rollout of a group, from the last third of the steps: what an update is made of.
+
+    Where all groups are alike, the lowest of them: one asks of nothing as often why it got what it did.
+    """
     train = [entry for entry in run.rollouts if entry.side == "train" and entry.reward is not None and entry.group]
     last = max((entry.step for entry in train), default=0)
     by_group = grouped((e for e in train if e.step > last * 2 // 3), lambda entry: (entry.step, entry.group))
     in_order = [sorted(members, key=lambda e: e.reward or 0.0) for members in by_group.values()]
-    wide = sorted(
-        (members for members in in_order if _spread(members) > CLEAR), key=lambda m: (-_spread(m), -m[0].step)
-    )
-    return [_group(members) for members in wide[:MOST_GROUPS]]
+    wide = [members for members in in_order if _spread(members) > CLEAR]
+    wide.sort(key=lambda members: (-_spread(members), -members[0].step))
+    flat = [members for members in in_order if len(members) > 1]
+    flat.sort(key=lambda members: (members[0].reward or 0.0, -members[0].step))
+    return [_group(members) for members in (wide or flat)[:MOST_GROUPS]]
 
 
 def _spread(members: list[Entry]) -> float:
@@ -166,8 +170,8 @@ def _group(members: list[Entry]) -> Case:
         "group",
         where=f"training, step {best.step}",
         rewards=f"{len(members)} rewards: {rewards}{', …' if len(members) > 16 else ''}",
-        left=transcript("worst", worst),
-        right=transcript("best", best),
+        left=transcript("one" if worst.reward == best.reward else "worst", worst),
+        right=transcript("another" if worst.reward == best.reward else "best", best),
     )
 
 

@@ -62,12 +62,19 @@ def model_folder(model: ModelConfig, *, tiny: bool) -> Path:
     return path
 
 
-def _download(name: str) -> Path:
+def check_model_name(name: str) -> None:
+    """Raises UserError for a name that is neither a path that exists nor one that the hub may have."""
+    if not name or resolve_path(name, ROOT / "sql_agent", ROOT).exists():
+        return
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
         raise UserError(
             f"--model {name}: no such folder, and not a hub name like Qwen/Qwen3-0.6B. Give the folder that holds "
             "config.json"
         )
+
+
+def _download(name: str) -> Path:
+    check_model_name(name)
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 

@@ -30,7 +30,7 @@ from sql_agent.errors import Fault
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_judge, offline_kinds
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.serving.models import check_model_folder, gpu_count
+from sql_agent.serving.models import check_model_folder, check_model_name, gpu_count
 from sql_agent.testing.server import chat_reply, openai_server
 from sql_agent.training import preflight
 from sql_agent.training.memory import GB, local_model, memory, model_name, parameters
@@ -74,6 +74,7 @@ def check(config: TrainConfig, scoring: ScoringContext, *, steps: int) -> None:
     preflight.check_adapter(config.model)
     preflight.check_loss(config.optim.loss)
     preflight.check_trackers(config.logging.trackers)
+    check_model_name(config.model.path)
     if folder := local_model(config.model.path):
         check_model_folder(folder, allow_remote_code=config.model.allow_remote_code)
         preflight.check_disk(config.trainer, folder, lora=config.model.lora_rank > 0)

@@ -445,7 +445,7 @@ def _folder(path: Path) -> None:
         (_cut_short, "not a SQLite database; name a file of SQLite"),
         (lambda path: path.write_bytes(b""), "empty, 0 bytes; name a file of SQLite"),
         (lambda path: path.write_text("id,name\n" * 99), "not a SQLite database"),
-        (_scribble, "malformed|corrupt"),
+        (_scribble, "(malformed|corrupt).*save what can be read: sqlite3 FILE .recover"),
         (_wal, "PRAGMA journal_mode=DELETE"),
         (_folder, "cannot be read"),
     ],

@@ -108,7 +108,8 @@ def test_memory_is_counted_from_the_models_name() -> None:
 
 @pytest.mark.long
 def test_what_would_end_the_run_ends_the_dry_run() -> None:
-    for flag, says in (("trainer.resume=nowhere", "global_step_N"), ("rollout.tensor_parallel=3", "must divide")):
+    bad = {"trainer.resume=nowhere": "global_step_N", "rollout.tensor_parallel=3": "must divide"}
+    for flag, says in {**bad, "model.path=./nowhere": "no such folder, and not a hub name"}.items():
         with pytest.raises(UserError, match=says):
             told("--recipe", "qwen2_5_7b", "--set", flag, *CONSOLE)
 

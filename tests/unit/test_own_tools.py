@@ -293,8 +293,9 @@ def test_a_tool_may_say_that_it_is_broken_itself(make: MakeTools) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("def f(x):\n    return x", "the parameter 'x' has no type.*Write x: str"),
-        ("import nowhere_at_all", "cannot be imported"),
+        ("def f(x):\n    return x", "the parameter 'x' has no type.*Write x: str.* or call it _f where it is no tool"),
+        ("import nowhere_at_all", "cannot be imported .*Mend line 1 of it"),
+        ("X = 1\nopen('events.json')", r"Line 2 opens 'events.json'.*Path\(__file__\).parent / 'events.json'"),
         ("X = 1", "has no public function"),
         ("class E:\n    def reset(self, q):\n        pass", "no other public method"),
         ("def f(x: object()) -> int:\n    return 1", "no schema can be made"),

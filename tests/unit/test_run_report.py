@@ -215,6 +215,16 @@ def test_groups_show_best_against_worst(run: RunData) -> None:
         assert int(case.where.rpartition(" ")[2]) > 20 * 2 // 3
 
 
+def test_groups_without_a_difference_are_shown_as_such(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, steps=2, validate_every=100)
+    rollouts = lines(folder / "rollouts.jsonl")
+    (folder / "rollouts.jsonl").unlink()
+    append_lines(folder / "rollouts.jsonl", [{**r, "reward": 0.0} for r in rollouts])
+    shown = cases.groups(read_run(folder))
+    assert shown and all((case.left.label, case.right.label) == ("one", "another") for case in shown)
+    assert all(case.left.record != case.right.record for case in shown)
+
+
 def test_a_trial_that_was_played_again_counts_once(tmp_path: Path) -> None:
     place = {"model": "after", "split": "test", "decoding": "greedy", "sample": 0}
     record = play(1, skill=1.0, rng=random.Random(1))
