@@ -24,7 +24,7 @@ from sql_agent.offline_judge.normal import flat, normalise, with_headings
 from sql_agent.offline_judge.sections import ORDER, Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
 from sql_agent.offline_judge.tables import rows, ties
 from sql_agent.offline_judge.words import PHRASES, RELATIONS, phrases
-from sql_agent.words.meanings import in_chinese, is_chinese_verb, is_unknown
+from sql_agent.words.meanings import in_chinese, is_chinese_verb, is_chinese_word, is_unknown
 
 SENTENCE_END = re.compile(r"[。!?\n]+|\.(?= |$)")
 ITEM_END = re.compile(r"[;,、|]+|(?<!\d)\.|\.(?!\d)")
@@ -374,12 +374,14 @@ def _content(text: str) -> set[str]:
 
 def _joined(item: str) -> list[str]:
     """What the last item of a list joins; the item where it joins nothing."""
-    joined = LAST_JOINT.split(item)
-    return (
-        joined
-        if len(joined) == 2 and all(len(one) > 1 and len(tokens(one)) <= MAX_JOINED for one in joined)
-        else [item]
-    )
+    found = [joint for joint in LAST_JOINT.finditer(item) if not _is_in_word(item, *joint.span())]
+    joined = [item[: found[0].start()], item[found[0].end() :]] if len(found) == 1 else [item]
+    return joined if all(len(one) > 1 and len(tokens(one)) <= MAX_JOINED for one in joined) else [item]
+
+
+def _is_in_word(text: str, start: int, end: int) -> bool:
+    """Whether a Chinese joint is a part of a word: 及 of 及时."""
+    return any(map(is_chinese_word, (text[start - 1 : end], text[start : end + 1]))) and not text[start:end].isascii()
 
 
 def _without_lead(item: str) -> list[str]:
