@@ -110,7 +110,6 @@ class Job:
 
 
 def train(job: Job, *, store: Any, questions: list[Any], held_out: list[Any]) -> None:
-    """Compose verl's configuration with the overrides, and train."""
     from omegaconf import OmegaConf
     from verl.utils.tokenizer import hf_tokenizer
 
@@ -167,7 +166,6 @@ class Grpo(agl.Algorithm):
         self.job, self.cpu, self.python = job, cpu, python
 
     def run(self, train_dataset: Any = None, val_dataset: Any = None) -> None:
-        """Train until the configured number of steps is done."""
         parts = {"store": self.get_store(), "questions": train_dataset, "held_out": val_dataset}
         on_sigterm = signal.getsignal(signal.SIGTERM)
         nodes = self.job.verl["trainer"]

@@ -218,13 +218,11 @@ class GrpoDaemon:
         await self._enqueue(questions)
 
     def _served(self, address: str) -> dict[str, Any]:
-        """An entry of agent-lightning's list of models."""
         server = {"model": f"hosted_vllm/{self.model}", "api_base": f"http://{address}/v1/"}
         return {"model_name": self.model, "litellm_params": server}
 
     @property
     def outcome(self) -> Outcome:
-        """What the rollouts of the step, or of the validation, came to so far."""
         return Outcome(self.rollouts, self._too_old, self._n_queued, self.run_dir / run_folder.ROLLOUTS)
 
     @property
@@ -332,7 +330,6 @@ class GrpoDaemon:
         ]
 
     def _seed_of(self, question: dict[str, Any]) -> int:
-        """The seed of the next rollout of a question."""
         key, mode = key_of(question), "train" if self.is_train else "val"
         self._copies[key] += 1
         return rollout_seed(self.options.seed, mode=mode, step=self.step, question=key, copy=self._copies[key] - 1)
@@ -422,7 +419,6 @@ class GrpoDaemon:
         return Finished(None if unscored else reward, unscored, calls)
 
     async def _why_nothing(self, rollout: Rollout) -> str:
-        """Why a rollout left neither reward nor reason."""
         if rollout.status != "failed":
             return "no_reward"
         attempt = await self.store.get_latest_attempt(rollout.rollout_id)

@@ -65,7 +65,6 @@ class Outcome:
         return {i: scored[i] for i in self.these.asked if i in scored and self.question_of(i) in large}
 
     def why_left_out(self, rollout_id: str, in_batch: Set[str]) -> str:
-        """Why a rollout is not trained on."""
         if rollout_id in self.too_old:
             return TOO_OLD
         if rollout_id not in self.scored:
@@ -85,6 +84,5 @@ class Outcome:
         return of_rollouts(rewarded, n_rollouts=self.n_queued, unscored=self.unscored)
 
     def no_data(self, what: str) -> RunError:
-        """The error of a step from which nothing can be learned."""
         counts = {"rollouts": self.n_queued, "scored": len(self.scored), **self.unscored}
         return no_data(what, self.these.rows, counts=counts, file=self.file)

@@ -105,7 +105,6 @@ class GrpoTrainer:
             tracking.log(metrics, step=self.step)
 
     def _questions(self) -> Questions:
-        """What this step asks."""
         if self.line:
             return self.line.of_step(self.step, n_open=len(self.daemon.playing_on.groups))
         return [self.train[place] for place in self.order.of_step(self.step)]
@@ -136,7 +135,6 @@ class GrpoTrainer:
         return metrics | update_metrics | {"perf/total_num_tokens": int(kept.batch["attention_mask"].sum())}
 
     def _limits(self) -> Limits:
-        """The widest row."""
         rows, data = self.config.agentlightning.trace_aggregator, self.config.data
         if self.daemon.merge:
             return Limits(rows.trajectory_max_prompt_length, rows.trajectory_max_response_length)
@@ -247,7 +245,6 @@ class GrpoTrainer:
         self._logged("checkpoint", work)
 
     def _resume(self) -> None:
-        """Go to where a checkpoint was."""
         if self.config.trainer.resume_mode == "disable":
             return
         folder = Path(self.config.trainer.resume_from_path)

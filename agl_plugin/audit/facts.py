@@ -232,5 +232,4 @@ def _update(updated: Updated, rows: Sequence[Row], metrics: Mapping[str, Any], *
 
 
 def checkpoint_rows(step: int, path: str) -> Rows:
-    """A checkpoint of the weights after a step."""
     return {"checkpoint": [{"id": f"checkpoint-{step}", "update_id": f"step-{step}", "path": path}]}

@@ -99,6 +99,5 @@ class AuditLog(AbstractContextManager["AuditLog"]):
 
 
 def seal_of(path: Path) -> str:
-    """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

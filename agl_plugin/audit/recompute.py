@@ -73,7 +73,6 @@ class Expected:
 
 
 def rows_of(calls: Sequence[Call], settings: Settings) -> Iterator[Expected]:
-    """The rows of one rollout."""
     pieces: list[list[Call]] = []
     for call in calls:
         if settings.merge and pieces and _continues(pieces[-1], call, settings, first=len(pieces) == 1):

@@ -98,7 +98,6 @@ class StoredRun:
 
     @property
     def group_size(self) -> int:
-        """Rollouts of a question."""
         return self._settings["verl"]["actor_rollout_ref"]["rollout"]["n"]
 
     @property
@@ -108,7 +107,6 @@ class StoredRun:
 
     @property
     def n_without_log_probs(self) -> int:
-        """LLM calls whose sampler told no log-probabilities."""
         return self._connection.execute(WITHOUT_LOG_PROBS).fetchone()[0]
 
     def facts(self, *, uses: int) -> dict[str, Any]:

@@ -200,8 +200,6 @@ CUT_SHORT = """SELECT DISTINCT rollout.id FROM rollout JOIN llm_call USING (atte
 
 
 class Step:
-    """The check of one training step."""
-
     def __init__(self, connection: sqlite3.Connection, settings: Settings, checked: Checked, step: int) -> None:
         self.connection, self.settings, self.checked, self.step = connection, settings, checked, step
         self.rows: dict[str, list[sqlite3.Row]] = defaultdict(list)

@@ -27,7 +27,6 @@ class Target:
 
     @property
     def module(self) -> str:
-        """Where it is."""
         return self.at.partition(":")[0]
 
 

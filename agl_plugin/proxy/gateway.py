@@ -77,7 +77,6 @@ class Gateway:
             yield
 
     async def start(self) -> None:
-        """Start to serve."""
         self.server_launcher.serve_context = self._serving()
         with uvloops():
             await self.server_launcher.start()
@@ -98,7 +97,6 @@ class Gateway:
                 await asyncio.sleep(LOOK_S)
 
     async def restart(self) -> None:
-        """Stop, if it runs, and start."""
         await self.stop()
         await self.start()
 

@@ -37,7 +37,6 @@ class SamplerLogProbs(CustomLogger):
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: Any
     ) -> dict[str, Any]:
-        """LiteLLM's hook before a call."""
         return {**data, **LOG_PROB_REQUEST} if data.get("temperature") else data
 
     async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:

@@ -100,7 +100,6 @@ def n_common(tokens: Array, other: Array) -> int:
 
 
 def pack(numbers: Array) -> str:
-    """As text."""
     return base64.b64encode(numbers.tobytes()).decode()
 
 

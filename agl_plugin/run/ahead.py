@@ -49,7 +49,6 @@ class InFlight:
 
     @property
     def pending(self) -> set[str]:
-        """Those that play."""
         return self.asked.keys() - self.finished.keys()
 
     @property

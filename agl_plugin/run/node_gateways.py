@@ -78,7 +78,6 @@ class NodeGateways:
         return [here, *ray.get([host.ask.remote(part, name, *args, **kwargs) for host in self._hosts.values()])]
 
     def update_model_list(self, model_list: Sequence[Any]) -> None:
-        """Other model servers, from the next start on."""
         self._ask_all("gateway", "update_model_list", model_list)
         self._due = [True] * len(self._due)
 
@@ -92,12 +91,10 @@ class NodeGateways:
         self._due = [False] * len(self._due)
 
     def is_running(self) -> bool:
-        """Whether all serve."""
         return all(self._ask_all("gateway", "is_running"))
 
     @property
     def exit_code(self) -> int | None:
-        """How the process of one ended, where one did."""
         return next((code for code in self._ask_all("gateway", "exit_code") if code is not None), None)
 
     def as_resources(self, sampling_parameters: dict[str, Any]) -> dict[str, Any]:
@@ -108,31 +105,24 @@ class NodeGateways:
 
     @property
     def in_flight(self) -> int:
-        """Calls that are not answered yet, at any of them."""
         return sum(self._ask_all("gate", "in_flight"))
 
     @property
     def refused(self) -> int:
-        """Calls that came while their gates were closed."""
         return sum(self._ask_all("gate", "refused"))
 
     @property
     def weights(self) -> int:
-        """With which weights the gates were opened."""
         return self._here["gate"].weights
 
     def open(self, *, weights: int = 0) -> None:
-        """Let calls pass."""
         self._ask_all("gate", "open", weights=weights)
 
     def close(self) -> None:
-        """Refuse calls from now on."""
         self._ask_all("gate", "close")
 
     def hold(self) -> None:
-        """Let calls wait from now on."""
         self._ask_all("gate", "hold")
 
     def forget(self) -> None:
-        """Of those whose process has ended nothing is in flight."""
         self._ask_all("gateway", "forget_if_ended")

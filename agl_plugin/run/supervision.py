@@ -121,7 +121,6 @@ class SupervisedExecution(ClientServerExecutionStrategy):
 
     @staticmethod
     def _watch(child: Any) -> int:
-        """Wait for the child and return its exit code."""
         while child.is_alive():
             with suppress(KeyboardInterrupt):  # the child got it too, or is told by the stop event
                 child.join()

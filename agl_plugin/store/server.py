@@ -41,7 +41,6 @@ class Sendable:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """ASGI."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         try:

@@ -161,7 +161,6 @@ class LastingStore(CollectionBasedLightningStore[TableCollections]):
             return await super().statistics()
 
     async def close(self) -> None:
-        """Commit, and let go of the database."""
         self.database.close()
 
     @tracked("add_resources_sqlite")
