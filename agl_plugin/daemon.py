@@ -97,7 +97,7 @@ def _make_proxy(options: DaemonOptions, store: LightningStore, gate: Gate) -> An
         return gateway
     from agl_plugin.run.node_gateways import NodeGateways
 
-    return NodeGateways(gateway, gate, rules)
+    return NodeGateways(gateway, rules)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
