@@ -70,7 +70,7 @@ def _start(*, cpu: bool, n_gpus: int, without_litellm: bool, python: Path | None
     """Connect to the running Ray (at RAY_ADDRESS, or on GPUs this machine's), or start one on the loopback interface
     with a pretended GPU (CPU).
 
-    `without_litellm` spares its workers the import of LiteLLM (agl_plugin.patches.without_litellm); `python` runs them.
+    `without_litellm` spares its workers the import of LiteLLM (agl_plugin.patches.replacements); `python` runs them.
     """
     # Ray would run its workers, which are the training, at the lowest priority but four.
     os.environ.setdefault("RAY_worker_niceness", "0")
