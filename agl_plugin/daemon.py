@@ -136,7 +136,6 @@ class GrpoDaemon:
         self._copies = Counter[str]()  # question -> its rollouts in this step so far
         self._resources_id = ""
         self._addresses: list[str] = []
-        self._n_queued = 0
         self.rollouts = InFlight()  # of the step
         self.playing_on = InFlight()  # over the ends of steps
         self._too_old, self._dropped = set[str](), set[str]()  # rollouts of the step, and groups
@@ -166,7 +165,7 @@ class GrpoDaemon:
             [i.record for i in rollouts],
             [i.seen for i in rollouts],
         )
-        self._n_queued, self._places = len(rollouts), Places(sorted(self.rollouts.groups))
+        self._places = Places(sorted(self.rollouts.groups))
         self._write_down()
 
     def _wait[T](self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
@@ -186,14 +185,13 @@ class GrpoDaemon:
             ) from exc
 
     async def _set_up(
-        self, questions: list[dict[str, Any]], addresses: Sequence[str], *, is_train: bool, resumes: bool = False
+        self, questions: list[dict[str, Any]], addresses: Sequence[str], *, is_train: bool, resumes: bool
     ) -> None:
         """Serve the model at these addresses, and queue the step's rollouts."""
         self._queued_at_s, self.is_train = time.time(), is_train
         self._copies.clear()
         self._too_old.clear()
         self._dropped.clear()
-        self._n_queued = 0
         self.gateway_watch.begin(self.playing_on.pending)
         if self.playing_on.asked:
             await self._look()  # it may have died between the steps
@@ -223,40 +221,38 @@ class GrpoDaemon:
 
     @property
     def outcome(self) -> Outcome:
-        return Outcome(self.rollouts, self._too_old, self._n_queued, self.run_dir / run_folder.ROLLOUTS)
+        return Outcome(self.rollouts, self._too_old, self.run_dir / run_folder.ROLLOUTS)
 
-    @property
-    def _ages(self) -> dict[str, int]:
-        """The weights that are trained, and how much older those of a rollout may be."""
-        return {"weights": self.gate.weights, "bound": self.options.max_staleness}
+    def _complete_groups(self) -> tuple[list[str], list[str]]:
+        """Those to train with the weights of now, and those in which too few rollouts are young enough."""
+        return self.rollouts.complete(weights=self.gate.weights, bound=self.options.max_staleness)
 
     def _drop_groups(self) -> list[dict[str, Any]]:
         """Leave out the complete groups that are too old, and give their questions, which are asked again."""
-        _, lost = self.rollouts.complete(**self._ages)
-        fresh = [name for name in lost if name not in self._dropped]
+        _, too_old = self._complete_groups()
+        fresh = [name for name in too_old if name not in self._dropped]
         groups = self.rollouts.groups
         self._dropped.update(fresh)
         return [self.rollouts.asked[groups[name][0]] for name in fresh]
 
     async def _play_ahead(self, n_groups: int) -> None:
         """Until so many groups are complete and young enough; what else was asked plays on."""
-        ready: list[str] = []
 
-        def enough() -> bool:
-            ready[:] = self.rollouts.complete(**self._ages)[0][:n_groups]
-            return len(ready) == n_groups
+        def ready() -> list[str]:
+            return self._complete_groups()[0][:n_groups]
 
-        while not enough():
-            await self._collect(sorted(self.rollouts.pending), enough=enough)
-            if len(ready) < n_groups:
+        while len(ready()) < n_groups:
+            await self._collect(sorted(self.rollouts.pending), enough=lambda: len(ready()) == n_groups)
+            if len(ready()) < n_groups:
                 if not (again := self._drop_groups()):
                     break  # fewer were asked
                 await self._enqueue(again)
-        everything, taken = self.rollouts, {*ready, *self._dropped}
+        everything, taken = self.rollouts, {*ready(), *self._dropped}
         self.playing_on = everything.of(taken, others=True)
         self.rollouts = everything.of(taken)
-        self._too_old = self.rollouts.too_old(**self._ages) & self.outcome.scored.keys()
-        self._n_queued, self._places = len(self.rollouts.asked), Places(sorted(taken))
+        too_old = self.rollouts.too_old(weights=self.gate.weights, bound=self.options.max_staleness)
+        self._too_old = too_old & self.outcome.scored.keys()
+        self._places = Places(sorted(taken))
 
     async def _play(self, n_groups: int = 0) -> None:
         self.batched = None
@@ -303,15 +299,18 @@ class GrpoDaemon:
             data_id = (rollout.metadata or {})["data_id"]
             groups[data_id].append(rollout.rollout_id)
             self.rollouts.asked[rollout.rollout_id] = {**samples[data_id], "data_id": data_id}
-        self._n_queued += len(rollouts)
         return groups
 
     def _requests(self, samples: dict[str, dict[str, Any]], *, resampled: bool) -> list[EnqueueRolloutRequest]:
         """The rollouts of each question (data id -> row)."""
         limit_s = self.options.rollout_timeout_s
-        # One whose runner was killed runs once more; one that fails or takes too long does not.
-        retry: Any = {"max_attempts": 2, "retry_condition": ["unresponsive"]}
-        config = RolloutConfig(unresponsive_seconds=limit_s, timeout_seconds=limit_s, **retry)
+        config = RolloutConfig(
+            unresponsive_seconds=limit_s,
+            timeout_seconds=limit_s,
+            # One whose runner was killed runs once more; one that fails or takes too long does not.
+            max_attempts=2,
+            retry_condition=["unresponsive"],
+        )
         return [
             EnqueueRolloutRequest(
                 input={**question, "data_id": data_id},
@@ -455,7 +454,7 @@ class GrpoDaemon:
         """
         outcome, in_batch = self.outcome, self._places.in_batch
         if not outcome.scored:
-            raise outcome.no_data(f"step {self.step}: none of {self._n_queued} rollouts can be trained on")
+            raise outcome.no_data(f"step {self.step}: none of {len(self.rollouts.asked)} rollouts can be trained on")
         kept = outcome.trainable(in_batch)
         if not kept:
             raise outcome.no_data(f"step {self.step}: no question has two scored rollouts to compare")
@@ -493,5 +492,5 @@ class GrpoDaemon:
         """Validation metrics over scored rollouts; raises RunError when there is none."""
         outcome = self.outcome
         if not outcome.scored:
-            raise outcome.no_data(f"validation: none of {self._n_queued} rollouts was scored")
+            raise outcome.no_data(f"validation: none of {len(self.rollouts.asked)} rollouts was scored")
         return {f"val/{name}": value for name, value in outcome.counts.items()}

@@ -26,7 +26,6 @@ class Outcome:
 
     these: InFlight
     too_old: Set[str]
-    n_queued: int
     file: Path
 
     def question_of(self, rollout_id: str) -> str:
@@ -79,10 +78,10 @@ class Outcome:
     @property
     def counts(self) -> dict[str, float]:
         """Counts and means of the finished rollouts; means are over scored rollouts only."""
-        rows, scored = {row["rollout_id"]: row for row in self.these.rows}, self.scored
-        rewarded = [(row, scored[name].reward if name in scored else None) for name, row in rows.items()]
-        return of_rollouts(rewarded, n_rollouts=self.n_queued, unscored=self.unscored)
+        rewards = {name: rollout.reward for name, rollout in self.scored.items()}
+        rewarded = [(row, rewards.get(row["rollout_id"])) for row in self.these.rows]
+        return of_rollouts(rewarded, n_rollouts=len(self.these.asked), unscored=self.unscored)
 
     def no_data(self, what: str) -> RunError:
-        counts = {"rollouts": self.n_queued, "scored": len(self.scored), **self.unscored}
+        counts = {"rollouts": len(self.these.asked), "scored": len(self.scored), **self.unscored}
         return no_data(what, self.these.rows, counts=counts, file=self.file)
