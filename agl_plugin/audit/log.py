@@ -56,7 +56,10 @@ class AuditLog(AbstractContextManager["AuditLog"]):
     def metrics(self) -> dict[str, float]:
         """Seconds that writing took since the last look."""
         spent, self._told_s = self._seconds - self._told_s, self._seconds
-        return {"audit/seconds": spent, **({"audit/broken": 1.0} if self._broken else {})}
+        metrics = {"audit/seconds": spent}
+        if self._broken:
+            metrics["audit/broken"] = 1.0
+        return metrics
 
     def close(self) -> None:
         """Write what is left, and seal the file."""
