@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from agl_plugin.audit.schema import stored_calls, unpack
 from agl_plugin.audit.stored import USE, distances
 from foundation import run_folder
 from foundation.files import read_lines
+from foundation.grouping import grouped
 
 TOLERANCE = 1e-6
 MOST_PROBLEMS = 200
@@ -203,12 +204,11 @@ class Step:
     def __init__(self, connection: sqlite3.Connection, settings: Settings, checked: Checked, step: int) -> None:
         self.connection, self.settings, self.checked, self.step = connection, settings, checked, step
         self.expect = checked.expect
-        self.rows: dict[str, list[sqlite3.Row]] = defaultdict(list)
+        rows = self._all("SELECT * FROM train_row WHERE step = ? ORDER BY row_number")
+        self.rows = grouped(rows, lambda row: str(row["rollout_id"]))
         self.cut_short = {row[0] for row in self._all(CUT_SHORT)}
         ages = staleness(connection, step) if settings.max_staleness else {}
         self.too_old = {rollout for rollout, age in ages.items() if age > settings.max_staleness}
-        for row in self._all("SELECT * FROM train_row WHERE step = ? ORDER BY row_number"):
-            self.rows[row["rollout_id"]].append(row)
 
     def _all(self, query: str) -> Iterator[sqlite3.Row]:
         return self.connection.execute(query, (self.step,))

@@ -10,7 +10,6 @@ again, since its rollouts belong to a store that may be gone.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.run.resampling import key_of
 from agl_plugin.update.rows import Call
 from foundation.files import write_json
+from foundation.grouping import grouped
 
 STATE = "in_flight.json"  # in a checkpoint's folder
 Question = dict[str, Any]
@@ -54,10 +54,7 @@ class InFlight:
     @property
     def groups(self) -> dict[str, list[str]]:
         """The rollouts of each group, in the order in which they were asked."""
-        members: dict[str, list[str]] = defaultdict(list)
-        for rollout, question in self.asked.items():
-            members[question["data_id"]].append(rollout)
-        return members
+        return grouped(self.asked, lambda rollout: self.asked[rollout]["data_id"])
 
     def of(self, groups: set[str], *, others: bool = False) -> InFlight:
         """What belongs to these groups, or to all others."""

@@ -48,24 +48,16 @@ DONE_ONCE = (
 Names = Callable[..., Iterable[str]]
 
 
-def _nothing(*_: Any, **__: Any) -> tuple[()]:
-    return ()
-
-
 def _rollout(rollout_id: str, *_: Any, **__: Any) -> tuple[str]:
     return (rollout_id,)
-
-
-def _resources(*_: Any, **__: Any) -> tuple[str]:
-    return ("resources",)
 
 
 # All that change something, and what of their arguments nobody else may have at the same time. What is new or taken out
 # of the queue has nobody; a worker's row is changed last of all.
 WRITES: dict[str, Names] = {
-    **dict.fromkeys((*DONE_ONCE, "update_worker"), _nothing),
+    **dict.fromkeys((*DONE_ONCE, "update_worker"), lambda *_, **__: ()),
     **dict.fromkeys(("start_attempt", "update_rollout", "update_attempt", "add_otel_span"), _rollout),
-    **dict.fromkeys(("add_resources", "update_resources"), _resources),
+    **dict.fromkeys(("add_resources", "update_resources"), lambda *_, **__: ("resources",)),
     "get_next_span_sequence_id": _rollout,
     "get_many_span_sequence_ids": lambda rollout_attempt_ids: {rollout_id for rollout_id, _ in rollout_attempt_ids},
     "add_span": lambda span: (span.rollout_id,),
