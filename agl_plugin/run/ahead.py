@@ -85,9 +85,7 @@ class InFlight:
 class QuestionLine:
     """What is asked in each step, so that `ahead` groups more are in flight than the `n` that it trains."""
 
-    def __init__(
-        self, order: QuestionOrder, rows: Sequence[Question], *, n: int, ahead: int, n_steps: int
-    ) -> None:  # fmt: skip
+    def __init__(self, order: QuestionOrder, rows: Sequence[Question], *, n: int, ahead: int, n_steps: int) -> None:
         self._order, self._rows, self._n, self._ahead, self._n_steps = order, rows, n, ahead, n_steps
         self._drawn, self._again = 0, list[Question]()
         self.dropped = list[str]()  # rollouts that were in flight where the run goes on from
