@@ -45,12 +45,13 @@ def start_ray(*, cpu: bool, n_nodes: int, n_gpus: int, without_litellm: bool, py
 
 def check_nodes(nodes: list[dict[str, Any]], *, n_nodes: int, n_gpus: int) -> None:
     """So many of Ray's machines have so many GPUs. Raises RunError, which says what each has."""
-    has = {node["NodeManagerAddress"]: int(node["Resources"].get("GPU", 0)) for node in nodes if node["Alive"]}
-    if sum(n >= n_gpus for n in has.values()) < n_nodes:
+    alive = [node for node in nodes if node["Alive"]]
+    gpus_at = {node["NodeManagerAddress"]: int(node["Resources"].get("GPU", 0)) for node in alive}
+    if sum(n >= n_gpus for n in gpus_at.values()) < n_nodes:
+        present = ", ".join(f"{n} GPU(s) at {address}" for address, n in gpus_at.items())
         raise RunError(
-            f"trainer.n_nodes = {n_nodes}, trainer.n_gpus = {n_gpus}: Ray has "
-            f"{', '.join(f'{n} GPU(s) at {address}' for address, n in has.items())}. Lower these keys, or start Ray on "
-            "the other machines (`bash restart_ray.sh`) after checking `nvidia-smi` and CUDA_VISIBLE_DEVICES there"
+            f"trainer.n_nodes = {n_nodes}, trainer.n_gpus = {n_gpus}: Ray has {present}. Lower these keys, or start Ray "
+            "on the other machines (`bash restart_ray.sh`) after checking `nvidia-smi` and CUDA_VISIBLE_DEVICES there"
         )
 
 

@@ -391,10 +391,10 @@ class GrpoDaemon:
             spans = list(await self.store.query_spans(rollout.rollout_id, attempt_id="latest"))
             n_calls = annotation_of(spans, LLM_CALLS_KEY)
             if n_calls is None:  # a runner of somebody else's
-                there = reward_of(spans) is None or time.time() > settled_s
+                has_all = reward_of(spans) is None or time.time() > settled_s
             else:
-                there = sum(span.name == CALL_SPAN for span in spans) >= int(n_calls)
-            if (there and not n_missing(spans)) or time.monotonic() > deadline:
+                has_all = sum(span.name == CALL_SPAN for span in spans) >= int(n_calls)
+            if (has_all and not n_missing(spans)) or time.monotonic() > deadline:
                 return spans, scored_calls(spans)
             await asyncio.sleep(LOOK_EVERY_S)
 

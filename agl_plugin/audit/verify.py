@@ -328,9 +328,9 @@ class Step:
 
     def _optimizer_steps(self) -> None:
         """The seed decides which optimizer step a row belongs to."""
-        there = [row for rows in self.rows.values() for row in rows if row["advantage"] is not None]
-        places = optimizer_steps([row["row_number"] for row in there], self.settings, step=self.step)
-        for row in there:
+        updated = [row for rows in self.rows.values() for row in rows if row["advantage"] is not None]
+        places = optimizer_steps([row["row_number"] for row in updated], self.settings, step=self.step)
+        for row in updated:
             expected = places[row["row_number"]] if row["used"] else None
             recorded = row["optimizer_step"]
             self.expect(recorded == expected, f"{row['id']}: optimizer step {recorded}, and the seed gives {expected}")
