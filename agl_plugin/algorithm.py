@@ -50,8 +50,9 @@ def check_nodes(nodes: list[dict[str, Any]], *, n_nodes: int, n_gpus: int) -> No
     if sum(n >= n_gpus for n in gpus_at.values()) < n_nodes:
         present = ", ".join(f"{n} GPU(s) at {address}" for address, n in gpus_at.items())
         raise RunError(
-            f"trainer.n_nodes = {n_nodes}, trainer.n_gpus = {n_gpus}: Ray has {present}. Lower these keys, or start Ray "
-            "on the other machines (`bash restart_ray.sh`) after checking `nvidia-smi` and CUDA_VISIBLE_DEVICES there"
+            f"trainer.n_nodes = {n_nodes}, trainer.n_gpus = {n_gpus}: Ray has {present}. Lower these keys, or start "
+            "Ray on the other machines (`bash restart_ray.sh`) after checking `nvidia-smi` and CUDA_VISIBLE_DEVICES "
+            "there"
         )
 
 
