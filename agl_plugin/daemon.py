@@ -460,16 +460,17 @@ class GrpoDaemon:
             raise outcome.no_data(f"step {self.step}: no question has two scored rollouts to compare")
         stats = outcome.counts | of_groups(outcome.rewards.values())
         stats |= {"resampled_groups": self._places.tried, "replaced_groups": self._places.replaced}
-        records = {row["rollout_id"]: row for row in self.rollouts.rows} if by_turn else {}
+        phases = None
+        if by_turn:
+            records = {row["rollout_id"]: row for row in self.rollouts.rows}
+            phases = {i: phases_of(records[i], len(r.calls), reward=r.reward or 0.0) for i, r in kept.items()}
         batch = build_batch(
             {i: (outcome.question_of(i), r.reward or 0.0, r.calls) for i, r in kept.items()},
             merge=self.merge,
             max_prompt_tokens=limits.prompt_tokens,
             max_response_tokens=limits.response_tokens,
             pad_id=self.pad_token_id,
-            phases={i: phases_of(records[i], len(r.calls), reward=r.reward or 0.0) for i, r in kept.items()}
-            if by_turn
-            else None,
+            phases=phases,
         )
         left_out = {i: outcome.why_left_out(i, in_batch) for i in self.rollouts.asked if i not in kept}
         self.batched = Batched(batch.rows, limits, left_out)
