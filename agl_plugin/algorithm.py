@@ -45,12 +45,14 @@ def start_ray(*, cpu: bool, n_nodes: int, n_gpus: int, without_litellm: bool, py
 
 def check_nodes(nodes: list[dict[str, Any]], *, n_nodes: int, n_gpus: int) -> None:
     """So many of Ray's machines have so many GPUs. Raises RunError, which says what each has."""
-    has = {node["NodeManagerAddress"]: int(node["Resources"].get("GPU", 0)) for node in nodes if node["Alive"]}
-    if sum(n >= n_gpus for n in has.values()) < n_nodes:
+    alive = [node for node in nodes if node["Alive"]]
+    gpus_at = {node["NodeManagerAddress"]: int(node["Resources"].get("GPU", 0)) for node in alive}
+    if sum(n >= n_gpus for n in gpus_at.values()) < n_nodes:
+        present = ", ".join(f"{n} GPU(s) at {address}" for address, n in gpus_at.items())
         raise RunError(
-            f"trainer.n_nodes = {n_nodes}, trainer.n_gpus = {n_gpus}: Ray has "
-            f"{', '.join(f'{n} GPU(s) at {address}' for address, n in has.items())}. Lower these keys, or start Ray on "
-            "the other machines (`bash restart_ray.sh`) after checking `nvidia-smi` and CUDA_VISIBLE_DEVICES there"
+            f"trainer.n_nodes = {n_nodes}, trainer.n_gpus = {n_gpus}: Ray has {present}. Lower these keys, or start "
+            "Ray on the other machines (`bash restart_ray.sh`) after checking `nvidia-smi` and CUDA_VISIBLE_DEVICES "
+            "there"
         )
 
 
@@ -70,7 +72,7 @@ def _start(*, cpu: bool, n_gpus: int, without_litellm: bool, python: Path | None
     """Connect to the running Ray (at RAY_ADDRESS, or on GPUs this machine's), or start one on the loopback interface
     with a pretended GPU (CPU).
 
-    `without_litellm` spares its workers the import of LiteLLM (agl_plugin.patches.without_litellm); `python` runs them.
+    `without_litellm` spares its workers the import of LiteLLM (agl_plugin.patches.replacements); `python` runs them.
     """
     # Ray would run its workers, which are the training, at the lowest priority but four.
     os.environ.setdefault("RAY_worker_niceness", "0")
@@ -110,40 +112,26 @@ class Job:
 
 
 def train(job: Job, *, store: Any, questions: list[Any], held_out: list[Any]) -> None:
-    """Compose verl's configuration with the overrides, and train."""
     from omegaconf import OmegaConf
-    from verl.utils.tokenizer import hf_tokenizer
 
     from agl_plugin.audit.log import AuditLog
-    from agl_plugin.daemon import GrpoDaemon
     from agl_plugin.run.workers import AGAIN, Workers
     from agl_plugin.trainer import GrpoTrainer
 
-    config, daemon, trainer = verl_config(job.verl), job.daemon, job.trainer
+    config = verl_config(job.verl)
     OmegaConf.resolve(config)
-    rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
-    settings = {"verl": job.verl, "versions": versions(), **trainer.audit_settings}
-    if daemon.async_groups:
-        settings["max_staleness"] = daemon.max_staleness
+    settings = {"verl": job.verl, "versions": versions()} | job.trainer.audit_settings
+    if job.daemon.async_groups:
+        settings["max_staleness"] = job.daemon.max_staleness
     with AuditLog(job.run_dir, settings=settings) if job.audit else nullcontext() as log:
         run = GrpoTrainer(
             config,
-            workers=Workers(config, teacher=trainer.update.teacher),
-            daemon=GrpoDaemon(
-                store=store,
-                model=model.path,
-                group_size=rollout.n,
-                temperature=rollout.temperature,
-                pad_token_id=hf_tokenizer(model.path, trust_remote_code=model.trust_remote_code).pad_token_id,
-                merge=config.agentlightning.trace_aggregator.level == "trajectory",
-                run_dir=job.run_dir,
-                options=daemon,
-                audit=log,
-            ),
+            workers=Workers(config, teacher=job.trainer.update.teacher),
+            daemon=daemon_of(job, config, store=store, log=log),
             train=questions,
             val=held_out,
             run_dir=job.run_dir,
-            options=trainer,
+            options=job.trainer,
             audit=log,
         )
         try:
@@ -154,6 +142,26 @@ def train(job: Job, *, store: Any, questions: list[Any], held_out: list[Any]) ->
                 raise
             what = f"Ray has lost {', '.join(gone)}" if gone else "all machines are there; look for a lack of memory"
             raise RunError(f"a process of the update or a model server is gone: {what}. {AGAIN}") from exc
+
+
+def daemon_of(job: Job, config: Any, *, store: Any, log: Any) -> Any:
+    """The daemon of a run; `config` is verl's, resolved."""
+    from verl.utils.tokenizer import hf_tokenizer
+
+    from agl_plugin.daemon import GrpoDaemon
+
+    rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
+    return GrpoDaemon(
+        store=store,
+        model=model.path,
+        group_size=rollout.n,
+        temperature=rollout.temperature,
+        pad_token_id=hf_tokenizer(model.path, trust_remote_code=model.trust_remote_code).pad_token_id,
+        merge=config.agentlightning.trace_aggregator.level == "trajectory",
+        run_dir=job.run_dir,
+        options=job.daemon,
+        audit=log,
+    )
 
 
 class Grpo(agl.Algorithm):
@@ -167,19 +175,21 @@ class Grpo(agl.Algorithm):
         self.job, self.cpu, self.python = job, cpu, python
 
     def run(self, train_dataset: Any = None, val_dataset: Any = None) -> None:
-        """Train until the configured number of steps is done."""
-        parts = {"store": self.get_store(), "questions": train_dataset, "held_out": val_dataset}
         on_sigterm = signal.getsignal(signal.SIGTERM)
-        nodes = self.job.verl["trainer"]
-        without_litellm = self.job.daemon.proxy == "gateway"
-        size = {"n_nodes": nodes["nnodes"], "n_gpus": nodes["n_gpus_per_node"]}
-        start_ray(cpu=self.cpu, **size, without_litellm=without_litellm, python=self.python)
+        start_ray(
+            cpu=self.cpu,
+            n_nodes=self.job.verl["trainer"]["nnodes"],
+            n_gpus=self.job.verl["trainer"]["n_gpus_per_node"],
+            without_litellm=self.job.daemon.proxy == "gateway",
+            python=self.python,
+        )
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own handler would end the process without a summary
         try:
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
             task: Any = ray.remote(num_cpus=1, max_retries=0, scheduling_strategy=here)(train)  # pyright: ignore
-            ray.get(task.remote(self.job, **parts))
+            store = self.get_store()
+            ray.get(task.remote(self.job, store=store, questions=train_dataset, held_out=val_dataset))
         except RayTaskError as exc:
             cause: Any = exc.cause
             while cause is not None and not isinstance(cause, RunError):

@@ -97,7 +97,7 @@ def _make_proxy(options: DaemonOptions, store: LightningStore, gate: Gate) -> An
         return gateway
     from agl_plugin.run.node_gateways import NodeGateways
 
-    return NodeGateways(gateway, gate, rules)
+    return NodeGateways(gateway, rules)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -136,7 +136,6 @@ class GrpoDaemon:
         self._copies = Counter[str]()  # question -> its rollouts in this step so far
         self._resources_id = ""
         self._addresses: list[str] = []
-        self._n_queued = 0
         self.rollouts = InFlight()  # of the step
         self.playing_on = InFlight()  # over the ends of steps
         self._too_old, self._dropped = set[str](), set[str]()  # rollouts of the step, and groups
@@ -166,7 +165,7 @@ class GrpoDaemon:
             [i.record for i in rollouts],
             [i.seen for i in rollouts],
         )
-        self._n_queued, self._places = len(rollouts), Places(sorted(self.rollouts.groups))
+        self._places = Places(sorted(self.rollouts.groups))
         self._write_down()
 
     def _wait[T](self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
@@ -186,14 +185,13 @@ class GrpoDaemon:
             ) from exc
 
     async def _set_up(
-        self, questions: list[dict[str, Any]], addresses: Sequence[str], *, is_train: bool, resumes: bool = False
+        self, questions: list[dict[str, Any]], addresses: Sequence[str], *, is_train: bool, resumes: bool
     ) -> None:
         """Serve the model at these addresses, and queue the step's rollouts."""
         self._queued_at_s, self.is_train = time.time(), is_train
         self._copies.clear()
         self._too_old.clear()
         self._dropped.clear()
-        self._n_queued = 0
         self.gateway_watch.begin(self.playing_on.pending)
         if self.playing_on.asked:
             await self._look()  # it may have died between the steps
@@ -218,47 +216,43 @@ class GrpoDaemon:
         await self._enqueue(questions)
 
     def _served(self, address: str) -> dict[str, Any]:
-        """An entry of agent-lightning's list of models."""
         server = {"model": f"hosted_vllm/{self.model}", "api_base": f"http://{address}/v1/"}
         return {"model_name": self.model, "litellm_params": server}
 
     @property
     def outcome(self) -> Outcome:
-        """What the rollouts of the step, or of the validation, came to so far."""
-        return Outcome(self.rollouts, self._too_old, self._n_queued, self.run_dir / run_folder.ROLLOUTS)
+        return Outcome(self.rollouts, self._too_old, self.run_dir / run_folder.ROLLOUTS)
 
-    @property
-    def _ages(self) -> dict[str, int]:
-        """The weights that are trained, and how much older those of a rollout may be."""
-        return {"weights": self.gate.weights, "bound": self.options.max_staleness}
+    def _complete_groups(self) -> tuple[list[str], list[str]]:
+        """Those to train with the weights of now, and those in which too few rollouts are young enough."""
+        return self.rollouts.complete(weights=self.gate.weights, bound=self.options.max_staleness)
 
     def _drop_groups(self) -> list[dict[str, Any]]:
         """Leave out the complete groups that are too old, and give their questions, which are asked again."""
-        _, lost = self.rollouts.complete(**self._ages)
-        fresh = [name for name in lost if name not in self._dropped]
+        _, too_old = self._complete_groups()
+        fresh = [name for name in too_old if name not in self._dropped]
         groups = self.rollouts.groups
         self._dropped.update(fresh)
         return [self.rollouts.asked[groups[name][0]] for name in fresh]
 
     async def _play_ahead(self, n_groups: int) -> None:
         """Until so many groups are complete and young enough; what else was asked plays on."""
-        ready: list[str] = []
 
-        def enough() -> bool:
-            ready[:] = self.rollouts.complete(**self._ages)[0][:n_groups]
-            return len(ready) == n_groups
+        def ready() -> list[str]:
+            return self._complete_groups()[0][:n_groups]
 
-        while not enough():
-            await self._collect(sorted(self.rollouts.pending), enough=enough)
-            if len(ready) < n_groups:
+        while len(ready()) < n_groups:
+            await self._collect(sorted(self.rollouts.pending), enough=lambda: len(ready()) == n_groups)
+            if len(ready()) < n_groups:
                 if not (again := self._drop_groups()):
                     break  # fewer were asked
                 await self._enqueue(again)
-        everything, taken = self.rollouts, {*ready, *self._dropped}
+        everything, taken = self.rollouts, {*ready(), *self._dropped}
         self.playing_on = everything.of(taken, others=True)
         self.rollouts = everything.of(taken)
-        self._too_old = self.rollouts.too_old(**self._ages) & self.outcome.scored.keys()
-        self._n_queued, self._places = len(self.rollouts.asked), Places(sorted(taken))
+        too_old = self.rollouts.too_old(weights=self.gate.weights, bound=self.options.max_staleness)
+        self._too_old = too_old & self.outcome.scored.keys()
+        self._places = Places(sorted(taken))
 
     async def _play(self, n_groups: int = 0) -> None:
         self.batched = None
@@ -305,15 +299,18 @@ class GrpoDaemon:
             data_id = (rollout.metadata or {})["data_id"]
             groups[data_id].append(rollout.rollout_id)
             self.rollouts.asked[rollout.rollout_id] = {**samples[data_id], "data_id": data_id}
-        self._n_queued += len(rollouts)
         return groups
 
     def _requests(self, samples: dict[str, dict[str, Any]], *, resampled: bool) -> list[EnqueueRolloutRequest]:
         """The rollouts of each question (data id -> row)."""
         limit_s = self.options.rollout_timeout_s
-        # One whose runner was killed runs once more; one that fails or takes too long does not.
-        retry: Any = {"max_attempts": 2, "retry_condition": ["unresponsive"]}
-        config = RolloutConfig(unresponsive_seconds=limit_s, timeout_seconds=limit_s, **retry)
+        config = RolloutConfig(
+            unresponsive_seconds=limit_s,
+            timeout_seconds=limit_s,
+            # One whose runner was killed runs once more; one that fails or takes too long does not.
+            max_attempts=2,
+            retry_condition=["unresponsive"],
+        )
         return [
             EnqueueRolloutRequest(
                 input={**question, "data_id": data_id},
@@ -332,7 +329,6 @@ class GrpoDaemon:
         ]
 
     def _seed_of(self, question: dict[str, Any]) -> int:
-        """The seed of the next rollout of a question."""
         key, mode = key_of(question), "train" if self.is_train else "val"
         self._copies[key] += 1
         return rollout_seed(self.options.seed, mode=mode, step=self.step, question=key, copy=self._copies[key] - 1)
@@ -395,10 +391,10 @@ class GrpoDaemon:
             spans = list(await self.store.query_spans(rollout.rollout_id, attempt_id="latest"))
             n_calls = annotation_of(spans, LLM_CALLS_KEY)
             if n_calls is None:  # a runner of somebody else's
-                there = reward_of(spans) is None or time.time() > settled_s
+                has_all = reward_of(spans) is None or time.time() > settled_s
             else:
-                there = sum(span.name == CALL_SPAN for span in spans) >= int(n_calls)
-            if (there and not n_missing(spans)) or time.monotonic() > deadline:
+                has_all = sum(span.name == CALL_SPAN for span in spans) >= int(n_calls)
+            if (has_all and not n_missing(spans)) or time.monotonic() > deadline:
                 return spans, scored_calls(spans)
             await asyncio.sleep(LOOK_EVERY_S)
 
@@ -422,7 +418,6 @@ class GrpoDaemon:
         return Finished(None if unscored else reward, unscored, calls)
 
     async def _why_nothing(self, rollout: Rollout) -> str:
-        """Why a rollout left neither reward nor reason."""
         if rollout.status != "failed":
             return "no_reward"
         attempt = await self.store.get_latest_attempt(rollout.rollout_id)
@@ -459,22 +454,23 @@ class GrpoDaemon:
         """
         outcome, in_batch = self.outcome, self._places.in_batch
         if not outcome.scored:
-            raise outcome.no_data(f"step {self.step}: none of {self._n_queued} rollouts can be trained on")
+            raise outcome.no_data(f"step {self.step}: none of {len(self.rollouts.asked)} rollouts can be trained on")
         kept = outcome.trainable(in_batch)
         if not kept:
             raise outcome.no_data(f"step {self.step}: no question has two scored rollouts to compare")
         stats = outcome.counts | of_groups(outcome.rewards.values())
         stats |= {"resampled_groups": self._places.tried, "replaced_groups": self._places.replaced}
-        records = {row["rollout_id"]: row for row in self.rollouts.rows} if by_turn else {}
+        phases = None
+        if by_turn:
+            records = {row["rollout_id"]: row for row in self.rollouts.rows}
+            phases = {i: phases_of(records[i], len(r.calls), reward=r.reward or 0.0) for i, r in kept.items()}
         batch = build_batch(
             {i: (outcome.question_of(i), r.reward or 0.0, r.calls) for i, r in kept.items()},
             merge=self.merge,
             max_prompt_tokens=limits.prompt_tokens,
             max_response_tokens=limits.response_tokens,
             pad_id=self.pad_token_id,
-            phases={i: phases_of(records[i], len(r.calls), reward=r.reward or 0.0) for i, r in kept.items()}
-            if by_turn
-            else None,
+            phases=phases,
         )
         left_out = {i: outcome.why_left_out(i, in_batch) for i in self.rollouts.asked if i not in kept}
         self.batched = Batched(batch.rows, limits, left_out)
@@ -497,5 +493,5 @@ class GrpoDaemon:
         """Validation metrics over scored rollouts; raises RunError when there is none."""
         outcome = self.outcome
         if not outcome.scored:
-            raise outcome.no_data(f"validation: none of {self._n_queued} rollouts was scored")
+            raise outcome.no_data(f"validation: none of {len(self.rollouts.asked)} rollouts was scored")
         return {f"val/{name}": value for name, value in outcome.counts.items()}

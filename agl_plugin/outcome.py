@@ -22,21 +22,20 @@ from foundation.grouping import grouped
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of these rollouts. Those `too_old` do not count as scored; `file` is where people find them."""
+    """Of the `rollouts`. Those `too_old` do not count as scored; `file` is where people find them."""
 
-    these: InFlight
+    rollouts: InFlight
     too_old: Set[str]
-    n_queued: int
     file: Path
 
     def question_of(self, rollout_id: str) -> str:
         """The group of a rollout."""
-        return self.these.asked[rollout_id]["data_id"]
+        return self.rollouts.asked[rollout_id]["data_id"]
 
     @cached_property
     def scored(self) -> dict[str, Finished]:
         """Rollouts with a reward and something to train."""
-        finished = self.these.finished.items()
+        finished = self.rollouts.finished.items()
         return {k: r for k, r in finished if r.reward is not None and r.calls and k not in self.too_old}
 
     @cached_property
@@ -51,7 +50,7 @@ class Outcome:
     @property
     def asked_groups(self) -> list[tuple[dict[str, Any], list[float]]]:
         """Each question that was asked, in the order of the queue, and the rewards of its scored rollouts."""
-        questions = {row["data_id"]: row for row in self.these.asked.values()}
+        questions = {row["data_id"]: row for row in self.rollouts.asked.values()}
         rewards = self.rewards
         return [(question, rewards.get(data_id, [])) for data_id, question in questions.items()]
 
@@ -62,10 +61,9 @@ class Outcome:
         """
         large = {group for group, members in self.groups.items() if len(members) > 1} & in_batch
         scored = self.scored
-        return {i: scored[i] for i in self.these.asked if i in scored and self.question_of(i) in large}
+        return {i: scored[i] for i in self.rollouts.asked if i in scored and self.question_of(i) in large}
 
     def why_left_out(self, rollout_id: str, in_batch: Set[str]) -> str:
-        """Why a rollout is not trained on."""
         if rollout_id in self.too_old:
             return TOO_OLD
         if rollout_id not in self.scored:
@@ -75,16 +73,15 @@ class Outcome:
     @property
     def unscored(self) -> dict[str, int]:
         """How many have no reward, by reason."""
-        return dict(Counter(rollout.unscored for rollout in self.these.finished.values() if rollout.unscored))
+        return dict(Counter(rollout.unscored for rollout in self.rollouts.finished.values() if rollout.unscored))
 
     @property
     def counts(self) -> dict[str, float]:
         """Counts and means of the finished rollouts; means are over scored rollouts only."""
-        rows, scored = {row["rollout_id"]: row for row in self.these.rows}, self.scored
-        rewarded = [(row, scored[name].reward if name in scored else None) for name, row in rows.items()]
-        return of_rollouts(rewarded, n_rollouts=self.n_queued, unscored=self.unscored)
+        rewards = {name: rollout.reward for name, rollout in self.scored.items()}
+        rewarded = [(row, rewards.get(row["rollout_id"])) for row in self.rollouts.rows]
+        return of_rollouts(rewarded, n_rollouts=len(self.rollouts.asked), unscored=self.unscored)
 
     def no_data(self, what: str) -> RunError:
-        """The error of a step from which nothing can be learned."""
-        counts = {"rollouts": self.n_queued, "scored": len(self.scored), **self.unscored}
-        return no_data(what, self.these.rows, counts=counts, file=self.file)
+        counts = {"rollouts": len(self.rollouts.asked), "scored": len(self.scored), **self.unscored}
+        return no_data(what, self.rollouts.rows, counts=counts, file=self.file)

@@ -15,6 +15,7 @@ import logging
 import multiprocessing
 import os
 import socket
+import time
 from collections.abc import Awaitable
 from typing import Any, cast
 
@@ -23,7 +24,6 @@ from agentlightning.execution.events import ExecutionEvent
 from agentlightning.store.base import LightningStore
 from agentlightning.types import AttemptedRollout, NamedResources, RolloutRawResult, Span, SpanCoreFields
 
-from agl_plugin.proxy.spans import next_sequence_id
 from foundation.background import Overdue, within
 from foundation.processes import collect_rarely
 from foundation.rollout_keys import TIMED_OUT, UNSCORED_KEY, resources_of
@@ -37,12 +37,17 @@ LIMIT_SHARE = 0.95
 
 
 def in_order(result: RolloutRawResult, rollout: AttemptedRollout) -> RolloutRawResult:
-    """The spans that a rollout returned, with their place among those of the attempt; other results as they are."""
+    """The spans that a rollout returned, with their place among those of the attempt; other results as they are.
+
+    Places are microseconds since 1970: above all earlier ones, and exact in JSON readers that know only floats.
+    """
     if not isinstance(result, list) or not all(isinstance(span, SpanCoreFields) for span in result):
         return result
-    ids = {"rollout_id": rollout.rollout_id, "attempt_id": rollout.attempt.attempt_id}
-    fields = cast(list[SpanCoreFields], result)
-    return [Span.from_core_fields(span, sequence_id=next_sequence_id(), **ids) for span in fields]
+    rollout_id, attempt_id = rollout.rollout_id, rollout.attempt.attempt_id
+    return [
+        Span.from_core_fields(fields, rollout_id=rollout_id, attempt_id=attempt_id, sequence_id=time.time_ns() // 1000)
+        for fields in cast(list[SpanCoreFields], result)
+    ]
 
 
 async def in_time(work: Awaitable[RolloutRawResult], rollout: AttemptedRollout) -> RolloutRawResult:

@@ -67,18 +67,18 @@ class GrpoTrainer:
         self.train, self.val = train, val
         self.step = 0
         self.n_steps: int = config.trainer.total_training_steps
-        options_of_order: Any = {"n": config.data.train_batch_size, "seed": config.data.seed or 0}
-        weights = list((config.data.get("sampler") or {}).get("weights") or [])
-        self.order = QuestionOrder(train, **options_of_order, weights=weights, curriculum=options.curriculum)
-        ahead = {"n": config.data.train_batch_size, "ahead": daemon.options.async_groups, "n_steps": self.n_steps}
-        self.line = QuestionLine(self.order, train, **ahead) if daemon.options.async_groups else None
+        n, n_ahead = config.data.train_batch_size, daemon.options.async_groups
+        weights = (config.data.get("sampler") or {}).get("weights") or []
+        seed = config.data.seed or 0
+        self.order = QuestionOrder(train, n=n, seed=seed, weights=weights, curriculum=options.curriculum)
+        self.line = QuestionLine(self.order, train, n=n, ahead=n_ahead, n_steps=self.n_steps) if n_ahead else None
         self.watch = daemon.watch = Stopwatch()
         self._timers: dict[str, float] = {}
         self._n_aborted = 0
-        self._told = Counter[str]()
-        folder = Path(config.trainer.default_local_dir)
-        resumed = config.trainer.resume_from_path or ""
-        self._kept = Kept(folder, options.keep, resumed=resumed)
+        self._late_calls = Counter[str]()  # those in metrics.jsonl
+        self._updated: Updated | None = None
+        self._checkpoints = Path(config.trainer.default_local_dir)
+        self._kept = Kept(self._checkpoints, options.keep, resumed=config.trainer.resume_from_path or "")
         self.stored = StoredRun(Path(options.from_store["folder"])) if options.from_store else None
         self._advantage = config.algorithm.adv_estimator.removesuffix("_rollouts")
 
@@ -93,7 +93,7 @@ class GrpoTrainer:
             tracking.log(self._probe(), step=self.step)
         while self.step < self.n_steps and not kept.gets_no_better:
             self.step += 1
-            metrics = self._train(self._questions())
+            metrics = self._train()
             if trainer.test_freq > 0 and (self.step == self.n_steps or self.step % trainer.test_freq == 0):
                 validation = self._validate()
                 kept.validated(self.step, validation["val/reward_mean"])
@@ -104,20 +104,21 @@ class GrpoTrainer:
                 self._save()
             tracking.log(metrics, step=self.step)
 
-    def _questions(self) -> Questions:
-        """What this step asks."""
+    def _rollouts(self) -> None:
+        """The daemon gets the rollouts of this step: those that a run stored, or played ones."""
+        step, order, daemon = self.step, self.order, self.daemon
+        if self.stored:
+            return daemon.take(self.stored.rollouts(order.of_step(step), use=order.use(step), step=step))
         if self.line:
-            return self.line.of_step(self.step, n_open=len(self.daemon.playing_on.groups))
-        return [self.train[place] for place in self.order.of_step(self.step)]
+            questions = self.line.of_step(step, n_open=len(daemon.playing_on.groups))
+        else:
+            questions = [self.train[place] for place in order.of_step(step)]
+        self._collect(questions, is_train=True, weights=step - 1)
 
-    def _step(self, questions: Questions) -> Metrics:
-        """Rollouts of the questions, played or stored, become rows, and the rows an update of the weights."""
+    def _step(self) -> Metrics:
+        """Rollouts become rows, and the rows an update of the weights."""
         with self._timed("gen"):
-            if self.stored:
-                places, use = self.order.of_step(self.step), self.order.use(self.step)
-                self.daemon.take(self.stored.rollouts(places, use=use, step=self.step))
-            else:
-                self._collect(questions, is_train=True, weights=self.step - 1)
+            self._rollouts()
             batch, metrics = self.daemon.batch(self._limits(), by_turn=self.rules.by_turn)
         with self._timed("adv"):
             add_advantages(batch, self._advantage, self.rules)
@@ -136,7 +137,6 @@ class GrpoTrainer:
         return metrics | update_metrics | {"perf/total_num_tokens": int(kept.batch["attention_mask"].sum())}
 
     def _limits(self) -> Limits:
-        """The widest row."""
         rows, data = self.config.agentlightning.trace_aggregator, self.config.data
         if self.daemon.merge:
             return Limits(rows.trajectory_max_prompt_length, rows.trajectory_max_response_length)
@@ -161,39 +161,38 @@ class GrpoTrainer:
             self._n_aborted += drain(daemon.gate, workers.abort, held=held)
             workers.sleep()
 
-    def _train(self, questions: Questions) -> Metrics:
-        """A step with all that is told of it. Raises RunError where the run's health says stop."""
-        daemon, self._updated = self.daemon, None
+    def _train(self) -> Metrics:
+        """A step, logged. Raises RunError where the run's health says stop."""
+        self._updated = None
         self.watch.clear()
         self._timers.clear()
-        daemon.step, daemon.spare_questions = self.step, self.order.spare(self.step)
-
-        def work() -> Metrics:
-            with self._timed("step"):
-                metrics = self._step(questions)
-            phases = self.watch.phases(self._timers, seconds=self._timers["step"])
-            metrics |= {f"timing_s/{name}": seconds for name, seconds in self._timers.items()}
-            metrics |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
-            metrics |= {f"rollout/{k}": v for k, v in daemon.stats.items()}
-            metrics |= self.order.learned(self.step, daemon.outcome.asked_groups)
-            metrics |= self.health.after_step(self.step, metrics, daemon.rollouts.rows)
-            texts = daemon.gateway_watch.warnings
-            if self.line and self.line.dropped:
-                names = ", ".join(self.line.dropped)
-                texts = [*texts, f"rollouts in flight at the checkpoint are dropped, and asked again: {names}"]
-                self.line.dropped = []
-            if warnings := [f"step {self.step}: {text}" for text in texts]:
-                metrics["warnings"] = [*metrics.get("warnings", []), *warnings]
-            return {**metrics, **self._audit_step(metrics)}
-
-        metrics = self._logged("train", work)
+        self.daemon.step, self.daemon.spare_questions = self.step, self.order.spare(self.step)
+        metrics = self._logged("train", self._measured_step)
         for text in metrics.pop("warnings", []):
             logger.warning(text)
         if self.health.stop:
             raise RunError(self.health.stop)
         return metrics
 
-    _updated: Updated | None = None
+    def _measured_step(self) -> Metrics:
+        """A step with all that is told of it."""
+        daemon = self.daemon
+        with self._timed("step"):
+            metrics = self._step()
+        phases = self.watch.phases(self._timers, seconds=self._timers["step"])
+        metrics |= {f"timing_s/{name}": seconds for name, seconds in self._timers.items()}
+        metrics |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
+        metrics |= {f"rollout/{k}": v for k, v in daemon.stats.items()}
+        metrics |= self.order.learned(self.step, daemon.outcome.asked_groups)
+        metrics |= self.health.after_step(self.step, metrics, daemon.rollouts.rows)
+        texts = daemon.gateway_watch.warnings
+        if self.line and self.line.dropped:
+            names = ", ".join(self.line.dropped)
+            texts = [*texts, f"rollouts in flight at the checkpoint are dropped, and asked again: {names}"]
+            self.line.dropped = []
+        if texts:
+            metrics.setdefault("warnings", []).extend(f"step {self.step}: {text}" for text in texts)
+        return metrics | self._audit_step(metrics)
 
     def _audit_step(self, metrics: Metrics) -> Metrics:
         """Keep what became of the step's rows; the seconds that the audit takes."""
@@ -215,12 +214,11 @@ class GrpoTrainer:
 
     def _probe(self) -> Metrics:
         """Play questions with the first weights, from which nothing is learned but how hard they are."""
-        daemon = self.daemon
-        daemon.step, daemon.spare_questions = self.step, None
+        self.daemon.step, self.daemon.spare_questions = self.step, None
 
         def work() -> Metrics:
             self._collect([self.train[place] for place in self.order.to_probe], is_train=True, weights=self.step)
-            return self.order.probed(daemon.outcome.asked_groups)
+            return self.order.probed(self.daemon.outcome.asked_groups)
 
         return self._logged("probe", work)
 
@@ -229,8 +227,7 @@ class GrpoTrainer:
         if not self.health.weights_are_finite:
             logger.warning("step %d: no checkpoint, because the model gives no finite numbers", self.step)
             return
-        trainer, step = self.config.trainer, self.step
-        folder = run_folder.step_folder(Path(trainer.default_local_dir), step)
+        step, folder = self.step, run_folder.step_folder(self._checkpoints, self.step)
 
         def work() -> Metrics:
             self.workers.save(str(folder / "actor"), step=step)
@@ -247,7 +244,6 @@ class GrpoTrainer:
         self._logged("checkpoint", work)
 
     def _resume(self) -> None:
-        """Go to where a checkpoint was."""
         if self.config.trainer.resume_mode == "disable":
             return
         folder = Path(self.config.trainer.resume_from_path)
@@ -266,13 +262,10 @@ class GrpoTrainer:
     def _logged(self, kind: str, work: Callable[[], Metrics]) -> Metrics:
         """What `work` gives, as a line of metrics.jsonl."""
         started = time.monotonic()
-        metrics = {**work(), **self._late_calls()}
+        metrics = work()
+        late_calls = Counter(aborted=self._n_aborted, refused=self.daemon.gate.refused)  # after a step's end
+        metrics |= {f"rollout/late_calls/{what}": n for what, n in (late_calls - self._late_calls).items()}
+        self._late_calls = late_calls
         row = {"kind": kind, "step": self.step, "of_steps": self.n_steps, "seconds": time.monotonic() - started}
-        append_lines(self.run_dir / run_folder.METRICS, [{**row, **metrics}])
+        append_lines(self.run_dir / run_folder.METRICS, [row | metrics])
         return metrics
-
-    def _late_calls(self) -> dict[str, int]:
-        """Calls after a step's end that were aborted or refused since the last look, where there were any."""
-        so_far = Counter(aborted=self._n_aborted, refused=self.daemon.gate.refused)
-        fresh, self._told = so_far - self._told, so_far
-        return {f"rollout/late_calls/{what}": n for what, n in fresh.items()}

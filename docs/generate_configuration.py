@@ -96,7 +96,7 @@ def patches() -> str:
     rows = []
     for patch in PATCHES:
         names = ", ".join(f"`{target.at}`" for target in patch.targets)
-        rows.append((f"`{patch.name}`", ", ".join(patch.places), f"{patch.how}: {names}", patch.why, patch.until))
+        rows.append((f"`{patch.name}`", patch.place, f"{patch.how}: {names}", patch.why, patch.until))
     return table(header, rows)
 
 

@@ -62,22 +62,22 @@ def rollout_rows(seen: Sequence[Seen], records: Mapping[str, Mapping[str, Any]],
 
 
 def _question(data_row: Mapping[str, Any], record: Mapping[str, Any], *, run_id: str) -> Row:
-    fields = [text(record.get(key) or data_row.get(other)) for key, other in QUESTION_KEYS.items()]
-    key = hashlib.sha256(json.dumps(fields[:3]).encode()).hexdigest()[:16]
-    return {"id": f"q-{key}", "run_id": run_id, **dict(zip(("name", *list(QUESTION_KEYS)[1:]), fields, strict=True))}
-
-
-QUESTION_KEYS = {"question_id": "id", "question": "question", "reference": "answer", "task_type": "task_type"}
+    name = text(record.get("question_id") or data_row.get("id"))
+    question = text(record.get("question") or data_row.get("question"))
+    reference = text(record.get("reference") or data_row.get("answer"))
+    task_type = text(record.get("task_type") or data_row.get("task_type"))
+    key = hashlib.sha256(json.dumps([name, question, reference]).encode()).hexdigest()[:16]
+    texts = {"name": name, "question": question, "reference": reference, "task_type": task_type}
+    return {"id": f"q-{key}", "run_id": run_id, **texts}
 
 
 def _rollout(rollout: Seen, record: Mapping[str, Any], *, question_id: str) -> Row:
-    latest = rollout.attempts[-1]["id"] if rollout.attempts else None
-    return {
-        **{key: record.get(key) for key in ("step", "mode", "resampled", "status", "stop_reason")},
+    same = {key: record.get(key) for key in ("step", "mode", "resampled", "status", "stop_reason")}
+    return same | {
         "id": rollout.rollout_id,
         "question_id": question_id,
         "group_id": record.get("group"),
-        "attempt_id": latest,
+        "attempt_id": rollout.attempts[-1]["id"] if rollout.attempts else None,
         "agent": record.get("agent") or "",
         "answer": text(record.get("answer")),
         "n_calls": len(rollout.calls),
@@ -101,8 +101,8 @@ def _calls(calls: Sequence[Call]) -> list[Row]:
 
 
 def _call(call: Call, n: int, new: Any) -> Row:
-    return {
-        **{key: call.facts[key] for key in ("attempt_id", "response_id", "weights_version", "started_s", "ended_s")},
+    same = {key: call.facts[key] for key in ("attempt_id", "response_id", "weights_version", "started_s", "ended_s")}
+    return same | {
         "id": f"{call.facts['attempt_id']}/c{n}",
         "n": n,
         "finish_reason": call.finish_reason,
@@ -232,5 +232,4 @@ def _update(updated: Updated, rows: Sequence[Row], metrics: Mapping[str, Any], *
 
 
 def checkpoint_rows(step: int, path: str) -> Rows:
-    """A checkpoint of the weights after a step."""
     return {"checkpoint": [{"id": f"checkpoint-{step}", "update_id": f"step-{step}", "path": path}]}

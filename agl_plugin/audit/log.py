@@ -56,7 +56,10 @@ class AuditLog(AbstractContextManager["AuditLog"]):
     def metrics(self) -> dict[str, float]:
         """Seconds that writing took since the last look."""
         spent, self._told_s = self._seconds - self._told_s, self._seconds
-        return {"audit/seconds": spent, **({"audit/broken": 1.0} if self._broken else {})}
+        metrics = {"audit/seconds": spent}
+        if self._broken:
+            metrics["audit/broken"] = 1.0
+        return metrics
 
     def close(self) -> None:
         """Write what is left, and seal the file."""
@@ -99,6 +102,5 @@ class AuditLog(AbstractContextManager["AuditLog"]):
 
 
 def seal_of(path: Path) -> str:
-    """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

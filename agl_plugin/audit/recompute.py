@@ -10,10 +10,11 @@ import math
 import random
 import re
 import struct
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from foundation.grouping import grouped
 
 Call = tuple[list[int], list[int]]  # what the policy saw, what it sampled
 Estimate = Callable[[list[float], list[int]], list[float]]  # of a group's rewards, and its numbers of trained tokens
@@ -73,7 +74,6 @@ class Expected:
 
 
 def rows_of(calls: Sequence[Call], settings: Settings) -> Iterator[Expected]:
-    """The rows of one rollout."""
     pieces: list[list[Call]] = []
     for call in calls:
         if settings.merge and pieces and _continues(pieces[-1], call, settings, first=len(pieces) == 1):
@@ -126,11 +126,11 @@ def advantages(earned: Mapping[str, Earned], settings: Settings) -> dict[str, fl
     """The advantage of each rollout. Raises ValueError for an estimator that is not known here."""
     if settings.estimator not in ESTIMATES:
         raise ValueError(f"the advantage {settings.estimator} cannot be recomputed here")
-    groups: dict[str, list[str]] = defaultdict(list)
-    for rollout, of_rollout in earned.items():
-        groups["" if settings.estimator == OVER_THE_STEP else of_rollout.group].append(rollout)
+    groups = [list(earned)]
+    if settings.estimator != OVER_THE_STEP:
+        groups = grouped(earned, lambda rollout: earned[rollout].group).values()
     values_of: dict[str, float] = {}
-    for members in groups.values():
+    for members in groups:
         rewards = [round(earned[member].reward * REWARD_STEPS) / REWARD_STEPS for member in members]
         values = ESTIMATES[settings.estimator](rewards, [earned[member].n_tokens for member in members])
         values_of |= dict(zip(members, map(float32, values), strict=True))

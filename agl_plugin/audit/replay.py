@@ -48,8 +48,11 @@ class Replayed:
     @property
     def differences(self) -> list[str]:
         """What is not the same, with its figure; [] for the same update."""
-        problems = [f"{name} differs by {gap:.2g} (at most {SAME[name]:g})" for name, gap in self.gaps.items()
-                 if not gap <= SAME[name]]  # fmt: skip
+        problems = [
+            f"{name} differs by {gap:.2g} (at most {SAME[name]:g})"
+            for name, gap in self.gaps.items()
+            if not gap <= SAME[name]
+        ]
         if self.stored.weights_before != self.repeated.weights_before:
             problems.append("it begins with other weights")
         then, now = self.stored.state["settings"], self.repeated.state["settings"]
@@ -98,13 +101,14 @@ def replay(run: Path, step: int) -> Replayed:
         if update is None:
             raise UserError(f"step {step} has no update in this run: `show` lists the steps")
         if settings.get("trainer"):
-            raise UserError(f"{run}: was trained in one process, and only updates of verl's workers are repeated; "
-                            "`verify` computes the rest")  # fmt: skip
+            raise UserError(
+                f"{run}: was trained in one process, and only updates of verl's workers are repeated; "
+                "`verify` computes the rest"
+            )
         start = weights_before(schema.audit_file(run).parent, connection, settings["verl"], step)
         norms = [math.nan if norm is None else norm for norm in json.loads(update["grad_norms"])]
-        stored = Updated(
-            {}, norms, update["weights_before"], update["weights_after"], kept_state(connection, update["id"])
-        )
+        state = kept_state(connection, update["id"])
+        stored = Updated({}, norms, update["weights_before"], update["weights_after"], state)
         repeated = _repeat(connection, settings, step=step, start=start)
     return Replayed(stored, repeated)
 
@@ -126,9 +130,8 @@ def weights_before(folder: Path, connection: sqlite3.Connection, verl: Mapping[s
     if n_ranks != 1:
         raise UserError(f"the run had {n_ranks} GPUs, and its checkpoints as many parts: only runs on one are repeated")
     checkpoint = folder / run_folder.CHECKPOINTS / f"global_step_{step - 1}"
-    if (
-        any(checkpoint.glob("actor/*.pt")) and (folder / run_folder.CONFIG).is_file()
-    ):  # pickled: of this project's runs alone
+    # Pickled: of this project's runs alone.
+    if any(checkpoint.glob("actor/*.pt")) and (folder / run_folder.CONFIG).is_file():
         return checkpoint
     (first,) = connection.execute("SELECT min(step) FROM policy_update").fetchone()
     if step != first:
@@ -190,8 +193,8 @@ def stored_batch(connection: sqlite3.Connection, settings: Settings, *, step: in
         pad_id=0,
     )
     stored = connection.execute("SELECT * FROM train_row WHERE step = ? ORDER BY row_number", (step,)).fetchall()
+    cut = settings.response_tokens
     for (rollout, row), stored_row in zip(batch.rows, stored, strict=True):
-        cut = settings.response_tokens
         made = rollout, row.prompt[: settings.prompt_tokens], row.response[:cut], row.mask[:cut]
         ids = (unpack(stored_row["prompt_ids"]), unpack(stored_row["response_ids"]), unpack(stored_row["mask"], "B"))
         if made != (stored_row["rollout_id"], *ids):

@@ -71,7 +71,6 @@ COLUMNS = {
 
 
 def make(connection: sqlite3.Connection) -> None:
-    """The tables of a new file."""
     for table, columns in {**TABLES, "ledger": LEDGER}.items():
         connection.execute(f'CREATE TABLE "{table}" ({columns})')
     for n, index in enumerate(INDICES):
@@ -145,7 +144,6 @@ def add(connection: sqlite3.Connection, rows: Rows, *, step: int) -> None:
 def rows_between(
     connection: sqlite3.Connection, table: str, first: int, last: int, *, version: int = VERSION
 ) -> Iterable[tuple[Any, ...]]:
-    """Rows of a table by their places, in order."""
     columns = [name for name, _ in COLUMNS[table] if version > 3 or name not in ("follows", "n_shared")]
     names = ", ".join(f'"{name}"' for name in columns)
     cursor = connection.cursor()

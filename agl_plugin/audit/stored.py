@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from agl_plugin.audit.schema import stored_calls, unpack
 from agl_plugin.update.rows import Call
 from foundation import run_folder
 from foundation.errors import UserError
+from foundation.grouping import grouped
 
 USE = "/u"
 ROLLOUTS = """SELECT rollout.id, group_id, rollout.agent, question.name, question.question, reference, task_type,
@@ -98,7 +99,6 @@ class StoredRun:
 
     @property
     def group_size(self) -> int:
-        """Rollouts of a question."""
         return self._settings["verl"]["actor_rollout_ref"]["rollout"]["n"]
 
     @property
@@ -108,7 +108,6 @@ class StoredRun:
 
     @property
     def n_without_log_probs(self) -> int:
-        """LLM calls whose sampler told no log-probabilities."""
         return self._connection.execute(WITHOUT_LOG_PROBS).fetchone()[0]
 
     def facts(self, *, uses: int) -> dict[str, Any]:
@@ -120,10 +119,7 @@ class StoredRun:
         return {"folder": str(self.folder), "sha256": seal, "uses": uses, "weights": weights}
 
     def _complete_groups(self) -> Iterator[StoredGroup]:
-        members: dict[str, list[Any]] = defaultdict(list)
-        for row in self._connection.execute(ROLLOUTS):
-            members[row["group_id"]].append(row)
-        for name, rows in members.items():
+        for name, rows in grouped(self._connection.execute(ROLLOUTS), lambda row: row["group_id"]).items():
             if len(rows) != self.group_size:
                 self.left_out["groups that the run did not play to the end"] += 1
             elif sum(row["scored"] for row in rows) < 2:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from agl_plugin.audit.schema import stored_calls, unpack
 from agl_plugin.audit.stored import USE, distances
 from foundation import run_folder
 from foundation.files import read_lines
+from foundation.grouping import grouped
 
 TOLERANCE = 1e-6
 MOST_PROBLEMS = 200
@@ -200,16 +201,14 @@ CUT_SHORT = """SELECT DISTINCT rollout.id FROM rollout JOIN llm_call USING (atte
 
 
 class Step:
-    """The check of one training step."""
-
     def __init__(self, connection: sqlite3.Connection, settings: Settings, checked: Checked, step: int) -> None:
         self.connection, self.settings, self.checked, self.step = connection, settings, checked, step
-        self.rows: dict[str, list[sqlite3.Row]] = defaultdict(list)
+        self.expect = checked.expect
+        rows = self._all("SELECT * FROM train_row WHERE step = ? ORDER BY row_number")
+        self.rows = grouped(rows, lambda row: str(row["rollout_id"]))
         self.cut_short = {row[0] for row in self._all(CUT_SHORT)}
         ages = staleness(connection, step) if settings.max_staleness else {}
         self.too_old = {rollout for rollout, age in ages.items() if age > settings.max_staleness}
-        for row in self._all("SELECT * FROM train_row WHERE step = ? ORDER BY row_number"):
-            self.rows[row["rollout_id"]].append(row)
 
     def _all(self, query: str) -> Iterator[sqlite3.Row]:
         return self.connection.execute(query, (self.step,))
@@ -229,7 +228,7 @@ class Step:
         earned: dict[str, Earned] = {}
         for rollout, rows in self.rows.items():
             if (played := rollouts.get(rollout)) is None or played["reward"] is None:
-                self.checked.expect(False, f"{rollout} has training rows, and no reward in step {self.step}")
+                self.expect(False, f"{rollout} has training rows, and no reward in step {self.step}")
                 return
             earned[rollout] = self._rows(played, rows)
         self._numbers()
@@ -243,29 +242,31 @@ class Step:
         """Each rollout is in the batch, or is left out for the reason that holds."""
         both = self.rows.keys() & left_out.keys()
         missing = rollouts.keys() ^ (self.rows.keys() | left_out.keys())
-        self.checked.expect(
-            not both and not missing, f"step {self.step}: unclear what became of {sorted(both | missing)}"
-        )
+        self.expect(not both and not missing, f"step {self.step}: unclear what became of {sorted(both | missing)}")
         young = (row for row in rollouts.values() if row["id"] not in self.too_old)
         scored = Counter(row["group_id"] for row in young if not row["unscored"])
         for rollout, why in left_out.items():
             row = rollouts.get(rollout)
             if row is None:
                 continue
-            alone = ["group_too_small"] if scored[row["group_id"]] < 2 else []
-            alone = ["too_old"] if rollout in self.too_old else alone
-            allowed = ["unscored"] if row["unscored"] else [*alone, "group_replaced"]
-            self.checked.expect(why in allowed, f"{rollout} was left out as {why}, and it should be {allowed[0]}")
+            allowed = ["group_replaced"]
+            if row["unscored"]:
+                allowed = ["unscored"]
+            elif rollout in self.too_old:
+                allowed = ["too_old", "group_replaced"]
+            elif scored[row["group_id"]] < 2:
+                allowed = ["group_too_small", "group_replaced"]
+            self.expect(why in allowed, f"{rollout} was left out as {why}, and it should be {allowed[0]}")
         for rollout in self.rows:
-            self.checked.expect(rollout not in self.too_old, f"{rollout} is in the batch, and is too old for it")
+            self.expect(rollout not in self.too_old, f"{rollout} is in the batch, and is too old for it")
             alone = rollout in rollouts and scored[rollouts[rollout]["group_id"]] < 2
-            self.checked.expect(not alone, f"{rollout} is in the batch, and has no other scored rollout in its group")
+            self.expect(not alone, f"{rollout} is in the batch, and has no other scored rollout in its group")
 
     def _rows(self, rollout: sqlite3.Row, rows: list[sqlite3.Row]) -> Earned:
         """Tokens and masks of one rollout; the stored rows must equal those that its calls give."""
         expected = list(rows_of(self._calls(rollout["attempt_id"]), self.settings))
         same = len(expected) == len(rows)
-        self.checked.expect(same, f"{rollout['id']} has {len(rows)} rows, and its calls give {len(expected)}")
+        self.expect(same, f"{rollout['id']} has {len(rows)} rows, and its calls give {len(expected)}")
         for row, wanted in zip(rows, expected, strict=False):
             self._row(row, wanted)
         each = [sum(wanted.mask) for wanted in expected]
@@ -281,7 +282,7 @@ class Step:
         for row, prompt in stored_calls(self.connection, attempt):
             calls.append((prompt, unpack(row["sampled_ids"])))
             n_given = len(unpack(row["log_probs"], "f"))
-            self.checked.expect(n_given in (0, len(calls[-1][1])), f"{attempt}: {n_given} log-probabilities")
+            self.expect(n_given in (0, len(calls[-1][1])), f"{attempt}: {n_given} log-probabilities")
             self.checked.counts["calls"] += 1
         return calls
 
@@ -290,52 +291,46 @@ class Step:
         name = row["id"]
         self.checked.counts["rows"] += 1
         self.checked.counts["tokens"] += len(prompt) + len(response)
-        self.checked.expect(prompt == expected.prompt, f"{name}: its prompt is not what its calls give")
-        self.checked.expect(response == expected.response, f"{name}: its response is not what its calls give")
-        self.checked.expect(mask == expected.mask, f"{name}: its mask is not 1 on exactly what was sampled")
+        self.expect(prompt == expected.prompt, f"{name}: its prompt is not what its calls give")
+        self.expect(response == expected.response, f"{name}: its response is not what its calls give")
+        self.expect(mask == expected.mask, f"{name}: its mask is not 1 on exactly what was sampled")
         numbers = (row["n_prompt"], row["n_response"], row["n_trained"])
-        self.checked.expect(
-            numbers == (len(prompt), len(response), sum(mask)), f"{name}: its counts are not its tokens'"
-        )
-        dropped = ""
+        self.expect(numbers == (len(prompt), len(response), sum(mask)), f"{name}: its counts are not its tokens'")
+        dropped = "" if any(expected.mask) else "nothing_sampled"
         if expected.too_long:
             dropped = "prompt_too_long"
-        elif not any(expected.mask):
-            dropped = "nothing_sampled"
         recorded = row["why_not"] if row["why_not"] in ("prompt_too_long", "nothing_sampled") else ""
-        self.checked.expect(
+        self.expect(
             recorded == dropped, f"{name}: dropped as {recorded or 'nothing'}, and it should be {dropped or 'kept'}"
         )
 
     def _numbers(self) -> None:
         numbers = sorted(row["row_number"] for rows in self.rows.values() for row in rows)
-        self.checked.expect(numbers == list(range(len(numbers))), f"step {self.step}: rows are missing, or there twice")
+        self.expect(numbers == list(range(len(numbers))), f"step {self.step}: rows are missing, or there twice")
 
     def _fate(self, row: sqlite3.Row, advantage: float) -> None:
         """The advantage of a row, and whether it was learned from for the reason that holds."""
         name, stored, why = row["id"], row["advantage"], row["why_not"]
         if stored is None:
-            self.checked.expect(not row["used"], f"{name} was learned from without an advantage")
+            self.expect(not row["used"], f"{name} was learned from without an advantage")
             return
         close = abs(stored - advantage) <= TOLERANCE * max(1.0, abs(advantage))
-        self.checked.expect(close, f"{name}: advantage {stored}, and its group gives {advantage}")
+        self.expect(close, f"{name}: advantage {stored}, and its group gives {advantage}")
         rules = self.settings.rules
         overlong = bool(rules.get("overlong_filter")) and row["rollout_id"] in self.cut_short
         left_out = overlong or (bool(rules.get("positive_only")) and stored <= 0)
         fate = f"{why or 'learned from'}, and the recipe {'leaves it out' if left_out else 'keeps it'}"
-        self.checked.expect((why == "left_out_by_recipe") == left_out, f"{name}: {fate} (advantage {stored})")
+        self.expect((why == "left_out_by_recipe") == left_out, f"{name}: {fate} (advantage {stored})")
         idle = self.settings.advantage_decides and advantage == 0
-        self.checked.expect(not (row["used"] and idle), f"{name} was learned from with advantage 0")
-        self.checked.expect(bool(row["used"]) == (not why), f"{name}: used = {row['used']}, and the reason is {why!r}")
-        self.checked.expect(why != "no_advantage" or idle, f"{name} was left out, and its advantage is {advantage}")
+        self.expect(not (row["used"] and idle), f"{name} was learned from with advantage 0")
+        self.expect(bool(row["used"]) == (not why), f"{name}: used = {row['used']}, and the reason is {why!r}")
+        self.expect(why != "no_advantage" or idle, f"{name} was left out, and its advantage is {advantage}")
 
     def _optimizer_steps(self) -> None:
         """The seed decides which optimizer step a row belongs to."""
-        there = [row for rows in self.rows.values() for row in rows if row["advantage"] is not None]
-        places = optimizer_steps([row["row_number"] for row in there], self.settings, step=self.step)
-        for row in there:
+        updated = [row for rows in self.rows.values() for row in rows if row["advantage"] is not None]
+        places = optimizer_steps([row["row_number"] for row in updated], self.settings, step=self.step)
+        for row in updated:
             expected = places[row["row_number"]] if row["used"] else None
             recorded = row["optimizer_step"]
-            self.checked.expect(
-                recorded == expected, f"{row['id']}: optimizer step {recorded}, and the seed gives {expected}"
-            )
+            self.expect(recorded == expected, f"{row['id']}: optimizer step {recorded}, and the seed gives {expected}")

@@ -35,20 +35,19 @@ class _Device(str):
 
 def _module() -> ModuleType:
     """What `torch.cuda` is on a GPU: `torch.cpu`, with the names that it lacks."""
-    made, none = ModuleType("torch_cpu_as_verl_asks_it"), dict.fromkeys
-    vars(made).update(vars(torch.cpu))
-    vars(made).update(
-        is_available=lambda: False,  # else verl would collect garbage three times a step, for a GPU's memory
-        get_rng_state=torch.get_rng_state,
-        set_rng_state=torch.set_rng_state,
-        manual_seed=torch.manual_seed,
-        mem_get_info=lambda *_: (0, 0),
-        **none(("empty_cache", "ipc_collect", "reset_peak_memory_stats"), nothing),
-        **none(
-            ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"), lambda *_: 0
-        ),
-    )  # fmt: skip
-    return made
+    names = vars(torch.cpu) | {
+        "is_available": lambda: False,  # else verl would collect garbage three times a step, for a GPU's memory
+        "get_rng_state": torch.get_rng_state,
+        "set_rng_state": torch.set_rng_state,
+        "manual_seed": torch.manual_seed,
+        "mem_get_info": lambda *_: (0, 0),
+    }
+    names |= dict.fromkeys(("empty_cache", "ipc_collect", "reset_peak_memory_stats"), nothing)
+    for name in ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"):
+        names[name] = lambda *_: 0
+    module = ModuleType("torch_cpu_as_verl_asks_it")
+    vars(module).update(names)
+    return module
 
 
 Platform: Any = PlatformBase  # whose properties are plain values here

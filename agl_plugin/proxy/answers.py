@@ -29,7 +29,6 @@ class Request:
 
     @property
     def wants_usage(self) -> bool:
-        """Whether the agent asked for the usage of a stream."""
         return "stream_options" in self.body
 
     @property
@@ -126,7 +125,6 @@ class Collected:
         self._choices: dict[int, Json] = {}
 
     def add(self, event: Json) -> None:
-        """Note an event as the model server sent it."""
         self._whole |= {k: v for k, v in event.items() if v is not None and k not in ("choices", "object")}
         for part in event.get("choices") or []:
             choice = self._choices.setdefault(

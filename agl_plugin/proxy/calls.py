@@ -149,9 +149,10 @@ class Calls:
             return JSONResponse({"object": "list", "data": [{"id": self.model, "object": "model"}]})
         if not route or route["what"] == "models" or scope["method"] != "POST":
             raise CallError(
-                404, f"{scope['method']} {path}: the gateway serves POST /v1/chat/completions and GET /v1/models, also "
+                404,
+                f"{scope['method']} {path}: the gateway serves POST /v1/chat/completions and GET /v1/models, also "
                 'below /rollout/ID/attempt/ID. rollout.proxy = "litellm" serves more',
-            )  # fmt: skip
+            )
         started = time.perf_counter()
         status = 500
         try:

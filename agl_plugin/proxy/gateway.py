@@ -24,9 +24,9 @@ from agl_plugin.launcher import Launcher
 from agl_plugin.proxy.calls import Address, Calls
 from agl_plugin.proxy.gate import ALIVE_PATH, Gate
 from foundation.processes import collect_rarely, die_with_parent, open_many_files
-from foundation.store_token import Guarded, token
+from foundation.store_token import Guarded
 
-START_LIMIT_S, LOOK_S = 60.0, 0.05
+LOOK_S = 0.05
 
 
 class Gateway:
@@ -49,13 +49,11 @@ class Gateway:
         plain_spans: bool = True,
         machine: str = "",
     ) -> None:
-        look = None if token() else ALIVE_PATH  # it would come without the token
-        place = PythonServerLauncherArgs(
-            port=port, host=host, launch_mode="mp", healthcheck_url=look, startup_timeout=START_LIMIT_S
-        )
+        place = PythonServerLauncherArgs(port=port, host=host, launch_mode="mp", healthcheck_url=ALIVE_PATH)
         self.store, self._drain_s, self.machine = store, drain_s, machine
+        self.gate = gate or Gate()
         self._calls: Any = Calls(
-            gate=gate or Gate(), log_probs=log_probs, per_engine=calls_per_engine, packs=not plain_spans
+            gate=self.gate, log_probs=log_probs, per_engine=calls_per_engine, packs=not plain_spans
         )
         guarded: Any = Guarded(self._calls)
         self.server_launcher = Launcher(guarded, place)
@@ -77,7 +75,6 @@ class Gateway:
             yield
 
     async def start(self) -> None:
-        """Start to serve."""
         self.server_launcher.serve_context = self._serving()
         with uvloops():
             await self.server_launcher.start()
@@ -88,17 +85,16 @@ class Gateway:
             if self.is_running():
                 await self._drained()
             await self.server_launcher.stop()
-            self._calls.gate.forget()
+            self.gate.forget()
 
     async def _drained(self) -> None:
         """Wait until no call is in flight, for `drain_s` at most; further ones are refused meanwhile."""
-        gate, deadline = self._calls.gate, time.monotonic() + self._drain_s
-        with gate.shut():
-            while gate.in_flight and self.is_running() and time.monotonic() < deadline:
+        deadline = time.monotonic() + self._drain_s
+        with self.gate.shut():
+            while self.gate.in_flight and self.is_running() and time.monotonic() < deadline:
                 await asyncio.sleep(LOOK_S)
 
     async def restart(self) -> None:
-        """Stop, if it runs, and start."""
         await self.stop()
         await self.start()
 
@@ -109,7 +105,7 @@ class Gateway:
     def forget_if_ended(self) -> None:
         """Where its process has ended, no call is in flight."""
         if not self.is_running():
-            self._calls.gate.forget()
+            self.gate.forget()
 
     @property
     def exit_code(self) -> int | None:

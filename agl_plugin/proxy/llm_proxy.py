@@ -25,7 +25,6 @@ from foundation.processes import die_with_parent
 from foundation.store_token import Guarded, token
 
 OTLP_HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
-START_LIMIT_S = 60.0
 
 
 class SamplerLogProbs(CustomLogger):
@@ -37,7 +36,6 @@ class SamplerLogProbs(CustomLogger):
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: Any
     ) -> dict[str, Any]:
-        """LiteLLM's hook before a call."""
         return {**data, **LOG_PROB_REQUEST} if data.get("temperature") else data
 
     async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:
@@ -65,11 +63,8 @@ class RunProxy(LLMProxy):
 
 def make_proxy(store: LightningStore, *, gate: Gate, host: str, port: int, log_probs: bool = False) -> LLMProxy:
     """The LLM proxy of a run. `log_probs` asks for the log-probability of each sampled token."""
-    look = None if token() else ALIVE_PATH  # it would come without the token
     return RunProxy(
-        launcher_args=PythonServerLauncherArgs(
-            host=host, port=port, launch_mode="mp", healthcheck_url=look, startup_timeout=START_LIMIT_S
-        ),
+        launcher_args=PythonServerLauncherArgs(host=host, port=port, launch_mode="mp", healthcheck_url=ALIVE_PATH),
         model_list=[],
         store=store,
         # From the inside out.

@@ -10,10 +10,10 @@ and logged: its rollout is left out for missing ids.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import time
-from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,6 +31,7 @@ from prometheus_client import Counter
 
 from agl_plugin.proxy.spans import CALL_SPAN
 from foundation.errors import AgentGRPOError
+from foundation.grouping import grouped
 from foundation.store_token import token_headers
 
 logger = logging.getLogger(__name__)
@@ -98,19 +99,17 @@ class SpanWriter:
 
     async def _send(self, spans: Sequence[CallSpan]) -> None:
         """Send together; where the store refuses, by halves, down to the attempt that it does not take."""
-        attempts: dict[tuple[str, str], list[CallSpan]] = defaultdict(list)
-        for span in spans:
-            attempts[span.rollout_id, span.attempt_id].append(span)
         try:
             await self._send_until_taken(spans)
             self._counts.labels("stored").inc(len(spans))
         except Refused as exc:
+            attempts = list(grouped(spans, lambda span: (span.rollout_id, span.attempt_id)).values())
             if len(attempts) == 1:
                 self._count(spans, "refused", str(exc))
                 return
-            by_attempt = list(attempts.values())
-            for half in (by_attempt[: len(by_attempt) // 2], by_attempt[len(by_attempt) // 2 :]):
-                await self._send([span for of_one in half for span in of_one])
+            middle = len(attempts) // 2
+            for half in (attempts[:middle], attempts[middle:]):
+                await self._send(list(itertools.chain.from_iterable(half)))
 
     async def _send_until_taken(self, spans: Sequence[CallSpan]) -> None:
         deadline = time.monotonic() + GIVE_UP_S

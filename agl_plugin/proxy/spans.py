@@ -1,8 +1,7 @@
-"""What stands in the span of an LLM call, and the order of the spans of an attempt."""
+"""What stands in the span of an LLM call."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,8 +16,3 @@ DIGITS = 7
 def plain_log_probs(logprobs: Mapping[str, Any] | None) -> list[float]:
     """A choice's `logprobs` as numbers."""
     return [round(token["logprob"], DIGITS) for token in (logprobs or {}).get("content") or []]
-
-
-def next_sequence_id() -> int:
-    """Microseconds since 1970: above all earlier ones, and exact in JSON readers that know only floats."""
-    return time.time_ns() // 1000

@@ -100,7 +100,6 @@ def n_common(tokens: Array, other: Array) -> int:
 
 
 def pack(numbers: Array) -> str:
-    """As text."""
     return base64.b64encode(numbers.tobytes()).decode()
 
 
@@ -183,9 +182,7 @@ def linked(parts: Mapping[Any, Part]) -> dict[Any, Prompt]:
     return prompts
 
 
-def _prompt(
-    name: Any, part: Part, prompts: Mapping[Any, Prompt], checks: Mapping[Any, int]
-) -> tuple[Prompt, int]:  # fmt: skip
+def _prompt(name: Any, part: Part, prompts: Mapping[Any, Prompt], checks: Mapping[Any, int]) -> tuple[Prompt, int]:
     """A call's prompt and its checksum, which goes on from that of the call before where the whole of it is shared."""
     before = prompts[part.after] if part.after is not None else None
     there = before.n_seen_and_sampled if before else 0

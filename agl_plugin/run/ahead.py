@@ -10,7 +10,6 @@ again, since its rollouts belong to a store that may be gone.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.run.resampling import key_of
 from agl_plugin.update.rows import Call
 from foundation.files import write_json
+from foundation.grouping import grouped
 
 STATE = "in_flight.json"  # in a checkpoint's folder
 Question = dict[str, Any]
@@ -49,16 +49,12 @@ class InFlight:
 
     @property
     def pending(self) -> set[str]:
-        """Those that play."""
         return self.asked.keys() - self.finished.keys()
 
     @property
     def groups(self) -> dict[str, list[str]]:
         """The rollouts of each group, in the order in which they were asked."""
-        members: dict[str, list[str]] = defaultdict(list)
-        for rollout, question in self.asked.items():
-            members[question["data_id"]].append(rollout)
-        return members
+        return grouped(self.asked, lambda rollout: self.asked[rollout]["data_id"])
 
     def of(self, groups: set[str], *, others: bool = False) -> InFlight:
         """What belongs to these groups, or to all others."""
@@ -89,9 +85,7 @@ class InFlight:
 class QuestionLine:
     """What is asked in each step, so that `ahead` groups more are in flight than the `n` that it trains."""
 
-    def __init__(
-        self, order: QuestionOrder, rows: Sequence[Question], *, n: int, ahead: int, n_steps: int
-    ) -> None:  # fmt: skip
+    def __init__(self, order: QuestionOrder, rows: Sequence[Question], *, n: int, ahead: int, n_steps: int) -> None:
         self._order, self._rows, self._n, self._ahead, self._n_steps = order, rows, n, ahead, n_steps
         self._drawn, self._again = 0, list[Question]()
         self.dropped = list[str]()  # rollouts that were in flight where the run goes on from

@@ -110,7 +110,6 @@ class Curriculum:
         return {"known": known, "behind": self.behind}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go to where a checkpoint was."""
         self.known = {key: Known(*entry) for key, entry in state["known"].items()}
         self.behind = dict(state["behind"])
 

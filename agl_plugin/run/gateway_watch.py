@@ -39,7 +39,6 @@ class GatewayWatch:
 
     @property
     def warnings(self) -> list[str]:
-        """What a person should know of the step."""
         if not self.deaths:
             return []
         return [f"the LLM proxy died {self.deaths} x and was started again; rollouts that lost calls played again"]

@@ -60,7 +60,7 @@ class Health:
             self._start = (self._start + [measured["health/reward_mean"]])[: self.window]
         warnings = [*self._flat_steps(step, metrics), *self._limits(step), *self._bad_steps(step, metrics)]
         warnings += self._collapse(step)
-        return {**measured, **({"warnings": warnings} if warnings else {})}
+        return measured | {"warnings": warnings} if warnings else measured
 
     def _measure(self, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         names = {
@@ -84,14 +84,15 @@ class Health:
             for reason, n in zip(row.get("finish_reasons", []), row["response_tokens"], strict=False)
         ]
         answers = [row["response_tokens"][-1] for row in rows if row["response_tokens"]]
-        return {
-            "health/unscored_share": share(sum(bool(row["unscored"]) for row in rows), len(rows)),
-            **({"health/truncation_share": share(sum(calls), len(calls))} if calls else {}),
-            **({"health/answer_tokens_mean": statistics.fmean(answers)} if answers else {}),
-        }
+        measured = {"health/unscored_share": share(sum(bool(row["unscored"]) for row in rows), len(rows))}
+        if calls:
+            measured["health/truncation_share"] = sum(calls) / len(calls)
+        if answers:
+            measured["health/answer_tokens_mean"] = statistics.fmean(answers)
+        return measured
 
-    def _mean(self, name: str) -> float:
-        return statistics.fmean(self._recent[name])
+    def _mean(self, name: str, *, default: float = 0.0) -> float:
+        return statistics.fmean(self._recent[name]) if name in self._recent else default
 
     def _once(self, problem: str, text: str) -> list[str]:
         if problem in self._told:
@@ -152,8 +153,8 @@ class Health:
         if not reward or len(reward) < self.window or step <= self.window:
             return []
         drop = statistics.fmean(self._start) - statistics.fmean(reward)
-        entropy = self._mean("health/entropy") if "health/entropy" in self._recent else math.inf
-        zero = self._mean("health/zero_reward_share") if "health/zero_reward_share" in self._recent else 0.0
+        entropy = self._mean("health/entropy", default=math.inf)
+        zero = self._mean("health/zero_reward_share", default=0.0)
         if drop < rules.collapse_drop or (entropy > rules.collapse_entropy and zero < rules.collapse_zero_share):
             return []
         what = f"reward is {drop:.3f} below the first {self.window} steps, entropy {entropy:.3g}, {zero:.0%} earn 0"

@@ -66,7 +66,6 @@ class Kept:
             self._best = {"step": step, "reward": smoothed, "over": list(steps), "folder": str(folder.resolve())}
 
     def is_best(self, step: int) -> bool:
-        """Whether the best is that of this step."""
         return self._best.get("step") == step
 
     @property

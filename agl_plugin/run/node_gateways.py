@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Sequence
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -29,8 +30,7 @@ class GatewayHost:
 
     def __init__(self, machine: str, store: Any, options: dict[str, Any]) -> None:
         check_host(machine, "the gateway of a node, at")
-        self.gate = Gate()
-        self.gateway = Gateway(free_port(), store=store, host=machine, machine=machine, gate=self.gate, **options)
+        self.gateway = Gateway(free_port(), store=store, host=machine, machine=machine, gate=Gate(), **options)
 
     async def reach(self) -> None:
         """Raise RunError where the store does not answer here."""
@@ -45,11 +45,16 @@ class GatewayHost:
                 "rollout.gateways at one"
             ) from exc
 
-    async def ask(self, part: str, name: str, *args: Any, **kwargs: Any) -> Any:
-        """What an attribute of one of the two says, or its call."""
-        value = getattr(getattr(self, part), name)
-        value = value(*args, **kwargs) if callable(value) else value
-        return await value if inspect.isawaitable(value) else value
+    async def ask(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        """As `asked`, and what comes of it where that is awaited."""
+        answer = asked(self.gateway, path, *args, **kwargs)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+def asked(gateway: Gateway, path: str, *args: Any, **kwargs: Any) -> Any:
+    """What an attribute of the gateway ("gate.weights") says, or its call."""
+    value = attrgetter(path)(gateway)
+    return value(*args, **kwargs) if callable(value) else value
 
 
 class NodeGateways:
@@ -57,11 +62,11 @@ class NodeGateways:
     (agl_plugin.proxy.gateway, agl_plugin.proxy.gate). `options` are those that all gateways have.
     """
 
-    def __init__(self, gateway: Gateway, gate: Gate, options: dict[str, Any]) -> None:
+    def __init__(self, gateway: Gateway, options: dict[str, Any]) -> None:
         nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
         gateway.machine = nodes.pop(ray.get_runtime_context().get_node_id())
         make: Any = ray.remote(num_cpus=0)(GatewayHost)
-        self._here = {"gateway": gateway, "gate": gate}
+        self._here = gateway
         self._hosts = {
             machine: make.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
                 machine, gateway.store, options
@@ -71,68 +76,57 @@ class NodeGateways:
         ray.get([host.reach.remote() for host in self._hosts.values()])
         self._due = [True] * (1 + len(nodes))  # to be started, for the servers that they have by now
 
-    def _ask_all(self, part: Literal["gateway", "gate"], name: str, *args: Any, **kwargs: Any) -> list[Any]:
-        """What each of them says or does, that here first."""
-        value = getattr(self._here[part], name)
-        here = value(*args, **kwargs) if callable(value) else value
-        return [here, *ray.get([host.ask.remote(part, name, *args, **kwargs) for host in self._hosts.values()])]
+    def _ask_all(self, path: str, *args: Any, **kwargs: Any) -> list[Any]:
+        """What each gateway says or does, that here first."""
+        here = asked(self._here, path, *args, **kwargs)
+        return [here, *ray.get([host.ask.remote(path, *args, **kwargs) for host in self._hosts.values()])]
 
     def update_model_list(self, model_list: Sequence[Any]) -> None:
-        """Other model servers, from the next start on."""
-        self._ask_all("gateway", "update_model_list", model_list)
+        self._ask_all("update_model_list", model_list)
         self._due = [True] * len(self._due)
 
     async def restart(self) -> None:
         """Start those again that have other servers to serve, or have ended."""
-        ended = [not runs for runs in self._ask_all("gateway", "is_running")]
-        here, *others = [is_due or has_ended for is_due, has_ended in zip(self._due, ended, strict=True)]
-        starts = [self._here["gateway"].restart()] if here else []
-        hosts = zip(self._hosts.values(), others, strict=True)
-        await asyncio.gather(*starts, *(host.ask.remote("gateway", "restart") for host, due in hosts if due))
+        running = self._ask_all("is_running")
+        here, *others = [is_due or not runs for is_due, runs in zip(self._due, running, strict=True)]
+        starts = [self._here.restart()] if here else []
+        starts += [host.ask.remote("restart") for host, due in zip(self._hosts.values(), others, strict=True) if due]
+        await asyncio.gather(*starts)
         self._due = [False] * len(self._due)
 
     def is_running(self) -> bool:
-        """Whether all serve."""
-        return all(self._ask_all("gateway", "is_running"))
+        return all(self._ask_all("is_running"))
 
     @property
     def exit_code(self) -> int | None:
-        """How the process of one ended, where one did."""
-        return next((code for code in self._ask_all("gateway", "exit_code") if code is not None), None)
+        return next((code for code in self._ask_all("exit_code") if code is not None), None)
 
     def as_resources(self, sampling_parameters: dict[str, Any]) -> dict[str, Any]:
         """The resource of each, by the names that `resources_of` knows."""
         names = [MAIN_LLM, *(f"{OTHER_LLM}{machine}" for machine in self._hosts)]
-        resources = self._ask_all("gateway", "as_resource", sampling_parameters=sampling_parameters)
+        resources = self._ask_all("as_resource", sampling_parameters=sampling_parameters)
         return dict(zip(names, resources, strict=True))
 
     @property
     def in_flight(self) -> int:
-        """Calls that are not answered yet, at any of them."""
-        return sum(self._ask_all("gate", "in_flight"))
+        return sum(self._ask_all("gate.in_flight"))
 
     @property
     def refused(self) -> int:
-        """Calls that came while their gates were closed."""
-        return sum(self._ask_all("gate", "refused"))
+        return sum(self._ask_all("gate.refused"))
 
     @property
     def weights(self) -> int:
-        """With which weights the gates were opened."""
-        return self._here["gate"].weights
+        return asked(self._here, "gate.weights")
 
     def open(self, *, weights: int = 0) -> None:
-        """Let calls pass."""
-        self._ask_all("gate", "open", weights=weights)
+        self._ask_all("gate.open", weights=weights)
 
     def close(self) -> None:
-        """Refuse calls from now on."""
-        self._ask_all("gate", "close")
+        self._ask_all("gate.close")
 
     def hold(self) -> None:
-        """Let calls wait from now on."""
-        self._ask_all("gate", "hold")
+        self._ask_all("gate.hold")
 
     def forget(self) -> None:
-        """Of those whose process has ended nothing is in flight."""
-        self._ask_all("gateway", "forget_if_ended")
+        self._ask_all("forget_if_ended")

@@ -46,10 +46,10 @@ def describe(row: dict[str, Any], *, eta_s: float | None) -> str:
 def _of_files(row: dict[str, Any], *, eta_s: float) -> str:
     """A step that learns from files."""
     accuracy = row.get("train/token_accuracy", row.get("train/pair_accuracy"))
-    told = f"  accuracy {accuracy:.3f}" if accuracy is not None else ""
+    measured = f"  accuracy {accuracy:.3f}" if accuracy is not None else ""
     norm = row.get("actor/grad_norm", 0.0)
     label = f"step {row['step']}/{row['of_steps']}"
-    return f"{label}  loss {row['train/loss']:.4f}{told}  grad {norm:.3g}  ETA {duration(eta_s)}"
+    return f"{label}  loss {row['train/loss']:.4f}{measured}  grad {norm:.3g}  ETA {duration(eta_s)}"
 
 
 class Progress:

@@ -53,7 +53,6 @@ class Places:
         self.replaced = 0
 
     def flat(self, groups: Groups) -> list[str]:
-        """The places whose group is flat."""
         return [place for place, held in self._held.items() if is_flat(groups.get(held, ()))]
 
     def fill(self, substitutes: Mapping[str, str], groups: Groups) -> None:
@@ -66,5 +65,4 @@ class Places:
 
     @property
     def in_batch(self) -> set[str]:
-        """The groups that make up the batch."""
         return set(self._held.values())

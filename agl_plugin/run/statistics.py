@@ -12,6 +12,7 @@ from typing import Any
 
 from agl_plugin.run.resampling import is_flat
 from foundation.errors import RunError
+from foundation.grouping import grouped
 from foundation.rollout_keys import TIMED_OUT, TOOL_FAULT, told_tools
 from foundation.run_folder import ROLLOUTS
 
@@ -63,16 +64,14 @@ def of_rollouts(
 
 def reward_by_agent(rows: Iterable[tuple[Mapping[str, Any], float | None]]) -> dict[str, float]:
     """reward/AGENT/mean, /rollouts and /scored, of records with their reward (None: unscored)."""
-    by_agent: dict[str, list[float | None]] = defaultdict(list)
-    for row, reward in rows:
-        by_agent[row.get("agent") or ""].append(reward)
+    by_agent = grouped(rows, lambda rewarded: rewarded[0].get("agent") or "")
     if set(by_agent) <= {""}:
         return {}
     stats: dict[str, float] = {}
-    for agent, rewards in sorted(by_agent.items()):
+    for agent, rewarded in sorted(by_agent.items()):
         name = f"reward/{agent or DEFAULT}"
-        scored = [reward for reward in rewards if reward is not None]
-        stats |= {f"{name}/rollouts": len(rewards), f"{name}/scored": len(scored)}
+        scored = [reward for _, reward in rewarded if reward is not None]
+        stats |= {f"{name}/rollouts": len(rewarded), f"{name}/scored": len(scored)}
         if scored:
             stats[f"{name}/mean"] = statistics.fmean(scored)
     return stats

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from agl_plugin.store.client import StoreClient
+from agl_plugin.store.client import store_at
 from foundation.errors import RunError
 
 logger = logging.getLogger(__name__)
@@ -39,8 +39,12 @@ class StoreClaim:
     def __init__(self, address: str, *, run: str, keep_spans: int) -> None:
         self.address = address
         self.worker_id = f"{PREFIX}{run}"
-        self._me: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.time()}
-        self._me["keep_spans"] = keep_spans
+        self._me: dict[str, Any] = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "since": time.time(),
+            "keep_spans": keep_spans,
+        }
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="store-claim", daemon=True)
 
@@ -65,26 +69,19 @@ class StoreClaim:
                 logger.debug("heartbeat: %s", exc)
 
     async def _report(self, **more: Any) -> None:
-        client = StoreClient(self.address)
-        try:
-            await client.update_worker(self.worker_id, heartbeat_stats={**self._me, **more})
-        finally:
-            await client.close()
+        async with store_at(self.address) as client:
+            await client.update_worker(self.worker_id, heartbeat_stats=self._me | more)
 
     async def _take(self) -> None:
         await self._report()
-        client = StoreClient(self.address)
-        try:
-            others = await client.query_workers(worker_id_contains=PREFIX)
-            for other in others:
+        async with store_at(self.address) as client:
+            for other in await client.query_workers(worker_id_contains=PREFIX):
                 if other.worker_id != self.worker_id and self._holds(other):
                     await self._report(ended=True)
                     raise RunError(self._refusal(other))
             left = await client.query_rollouts(status_in=OPEN)  # pyright: ignore[reportArgumentType]
             for rollout in left:
                 await client.update_rollout(rollout.rollout_id, status="cancelled")
-        finally:
-            await client.close()
         if left:
             logger.warning("the store at %s: cancelled %d rollouts of an earlier run", self.address, len(left))
 

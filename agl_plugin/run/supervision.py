@@ -23,7 +23,7 @@ from agentlightning.execution.client_server import ClientServerExecutionStrategy
 from agentlightning.execution.events import ExecutionEvent, MultiprocessingEvent
 from agentlightning.store.base import LightningStore
 
-from agl_plugin.store.client import StoreClient
+from agl_plugin.store.client import store_at
 from agl_plugin.store.server import StoreServer
 from agl_plugin.store.sqlite import SqliteLightningStore
 from foundation.background import ENDING_S
@@ -78,12 +78,9 @@ class SupervisedExecution(ClientServerExecutionStrategy):
         """As upstream; a managed store is asked with the token."""
         if not self.managed_store:
             return await super()._execute_runner(runner, worker_id, store, stop_evt)
-        client = StoreClient(f"http://{self.server_host}:{self.server_port}")
-        try:
+        async with store_at(f"http://{self.server_host}:{self.server_port}") as client:
             with self._unmanaged():
                 await super()._execute_runner(runner, worker_id, client, stop_evt)
-        finally:
-            await client.close()
 
     @contextmanager
     def _unmanaged(self) -> Iterator[None]:
@@ -121,7 +118,6 @@ class SupervisedExecution(ClientServerExecutionStrategy):
 
     @staticmethod
     def _watch(child: Any) -> int:
-        """Wait for the child and return its exit code."""
         while child.is_alive():
             with suppress(KeyboardInterrupt):  # the child got it too, or is told by the stop event
                 child.join()

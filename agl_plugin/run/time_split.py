@@ -69,12 +69,10 @@ class Stopwatch:
         self.intervals: dict[str, list[Interval]] = {}
 
     def clear(self) -> None:
-        """Forget the step before."""
         self.intervals = {}
 
     @contextmanager
     def measure(self, kind: str) -> Any:
-        """Note the time of the block under `kind`."""
         start = time.time()
         try:
             yield

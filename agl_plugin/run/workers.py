@@ -108,5 +108,4 @@ class Workers(Passes):
         self._group.save_checkpoint(folder, None, step, max_ckpt_to_keep=None)
 
     def load(self, folder: str) -> None:
-        """What `save` wrote."""
         self._group.load_checkpoint(folder)

@@ -11,7 +11,8 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import aiohttp
@@ -86,3 +87,13 @@ class StoreClient(LightningStoreClient):
             logger.warning("no rollouts could be taken: %s", exc)
             return []
         return [AttemptedRollout.model_validate(rollout) for rollout in rollouts]
+
+
+@asynccontextmanager
+async def store_at(address: str) -> AsyncIterator[StoreClient]:
+    """A client of the store at `address`, closed after the block."""
+    client = StoreClient(address)
+    try:
+        yield client
+    finally:
+        await client.close()

@@ -88,7 +88,6 @@ class PostgresDatabase:
         self.make(INSTR)
 
     def make(self, statement: str) -> None:
-        """Make a table or an index, before the first turn."""
         with self._maker.transaction():
             self._maker.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             self._maker.execute(dialect(statement))
@@ -160,11 +159,9 @@ class PostgresDatabase:
         await self._connection.execute(locks, (lock_numbers(names),))
 
     def part(self) -> AbstractAsyncContextManager[Any]:
-        """Within a turn: writes that are taken back together when the block raises."""
         return self._connection.transaction()
 
     async def read(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Within a turn: the rows of a statement."""
         cursor = await self._connection.execute(dialect(sql), values)
         return await cursor.fetchall() if cursor.rownumber is not None else []
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from agentlightning.store.collection.base import KeyValue, Queue, tracked
-from agentlightning.utils.metrics import MetricsBackend
+from agentlightning.store.collection.base import KeyValue, Queue
 
 from agl_plugin.store.tables import Named, Turns
 
@@ -18,18 +17,16 @@ from agl_plugin.store.tables import Named, Turns
 class TableQueue(Named, Queue[str]):
     """Names, first in, first out."""
 
-    def __init__(self, database: Turns, name: str, *, tracker: MetricsBackend | None = None) -> None:
-        super().__init__(database, name, tracker=tracker)
+    def __init__(self, database: Turns, name: str) -> None:
+        super().__init__(database, name)
         database.make(f'CREATE TABLE IF NOT EXISTS "{name}" (id {database.ROW_ID}, item TEXT NOT NULL)')
         database.make(f'CREATE INDEX IF NOT EXISTS "{name}_item" ON "{name}" (item)')
 
-    @tracked("has")
     async def has(self, item: str) -> bool:
         sql = f'SELECT 1 FROM "{self._name}" WHERE item = ? LIMIT 1'
         async with self._database.turn(read_only=True):
             return bool(await self._database.read(sql, (json.dumps(item),)))
 
-    @tracked("enqueue")
     async def enqueue(self, items: Sequence[str]) -> Sequence[str]:
         rows = [(json.dumps(item),) for item in items]
         async with self._database.turn():
@@ -38,7 +35,6 @@ class TableQueue(Named, Queue[str]):
                     await self._database.write(f'INSERT INTO "{self._name}" (item) VALUES (?)', row)
         return items
 
-    @tracked("dequeue")
     async def dequeue(self, limit: int = 1) -> Sequence[str]:
         """The first ones that no other turn is taking."""
         sql = (
@@ -54,8 +50,8 @@ class TableQueue(Named, Queue[str]):
 class Counters(Named, KeyValue[str, int]):
     """Numbers by name, both as JSON."""
 
-    def __init__(self, database: Turns, name: str, *, tracker: MetricsBackend | None = None) -> None:
-        super().__init__(database, name, tracker=tracker)
+    def __init__(self, database: Turns, name: str) -> None:
+        super().__init__(database, name)
         database.make(f'CREATE TABLE IF NOT EXISTS "{name}" (key TEXT PRIMARY KEY, value TEXT NOT NULL)')
 
     async def _read(self, key: str) -> int | None:
@@ -67,14 +63,12 @@ class Counters(Named, KeyValue[str, int]):
         text = json.dumps(value)
         await self._database.write(sql, (json.dumps(key), text, text))
 
-    @tracked("inc")
     async def inc(self, key: str, amount: int) -> int:
         async with self._database.turn():
             value = (await self._read(key) or 0) + amount
             await self._write(key, value)
             return value
 
-    @tracked("chmax")
     async def chmax(self, key: str, value: int) -> int:
         async with self._database.turn():
             present = await self._read(key)

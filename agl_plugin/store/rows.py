@@ -77,11 +77,9 @@ class Rows[T: BaseModel]:
         return text
 
     def item(self, text: str) -> T:
-        """The item of a JSON text."""
         return self.model.model_validate(json.loads(text))
 
     def values(self, item: T, names: Sequence[str]) -> list[Any]:
-        """An item's values of these columns."""
         return [encodable(getattr(item, name)) for name in names]
 
     def key_of(self, item: T) -> list[Any]:

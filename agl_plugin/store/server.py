@@ -15,7 +15,7 @@ from typing import Any
 
 from agentlightning.store.base import LightningStore
 from agentlightning.store.client_server import LightningStoreServer
-from agentlightning.utils.server_launcher import LaunchMode, PythonServerLauncherArgs
+from agentlightning.utils.server_launcher import LaunchMode
 from fastapi.exceptions import RequestValidationError, ResponseValidationError
 from pydantic_core import from_json
 from starlette.requests import Request
@@ -25,7 +25,7 @@ from agl_plugin.launcher import Launcher
 from agl_plugin.store.client import StoreClient
 from agl_plugin.store.request_key import Keyed
 from foundation.http_body import BodyRefused, body_of, too_large
-from foundation.store_token import Guarded, check_host, token
+from foundation.store_token import Guarded, check_host
 
 MOST_CHARS = 300  # of an error's text
 MOST_BODY_BYTES = 128 * 2**20  # four of the gateway's longest requests, as a span holds them
@@ -41,7 +41,6 @@ class Sendable:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """ASGI."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         try:
@@ -95,19 +94,13 @@ async def refused(_: Request, exc: Exception) -> Response:
 
 
 class StoreServer(LightningStoreServer):
-    """Serves `store`; in another process it is a client of the server. Raises UserError where it would be open to all.
-
-    With a token it has no health look of its own, which would come without.
-    """
+    """Serves `store`; in another process a client of the server. Raises UserError where it would be open to all."""
 
     def __init__(self, store: LightningStore, *, host: str, port: int, launch_mode: LaunchMode = "thread") -> None:
         check_host(host, "the store on")
-        place = PythonServerLauncherArgs(
-            host=host, port=port, launch_mode=launch_mode, healthcheck_url=None if token() else "/v1/agl/health"
-        )
-        super().__init__(store, launcher_args=place)
+        super().__init__(store, host=host, port=port, launch_mode=launch_mode)
         assert self.app is not None
-        self.server_launcher = Launcher(self.app, place)
+        self.server_launcher = Launcher(self.app, self.launcher_args)
         self.app.add_exception_handler(RequestValidationError, of_no_form)
         # The second: a number that no column holds; the third: there is no such rollout.
         for kind in (ValueError, OverflowError, ResponseValidationError):

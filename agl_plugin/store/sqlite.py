@@ -12,13 +12,12 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
 from agentlightning.store.base import LightningStoreCapabilities, LightningStoreStatistics
 from agentlightning.store.collection.base import AtomicLabels, AtomicMode, LightningCollections
-from agentlightning.store.collection_based import CollectionBasedLightningStore, healthcheck_before, tracked
+from agentlightning.store.collection_based import CollectionBasedLightningStore, healthcheck_before
 from agentlightning.store.utils import scan_unhealthy_rollouts
 from agentlightning.types import (
     Attempt,
@@ -30,7 +29,6 @@ from agentlightning.types import (
     Span,
     Worker,
 )
-from agentlightning.utils.metrics import MetricsBackend
 from pydantic import TypeAdapter
 
 from agl_plugin.store.database import Database
@@ -50,24 +48,16 @@ DONE_ONCE = (
 Names = Callable[..., Iterable[str]]
 
 
-def _nothing(*_: Any, **__: Any) -> tuple[()]:
-    return ()
-
-
 def _rollout(rollout_id: str, *_: Any, **__: Any) -> tuple[str]:
     return (rollout_id,)
-
-
-def _resources(*_: Any, **__: Any) -> tuple[str]:
-    return ("resources",)
 
 
 # All that change something, and what of their arguments nobody else may have at the same time. What is new or taken out
 # of the queue has nobody; a worker's row is changed last of all.
 WRITES: dict[str, Names] = {
-    **dict.fromkeys((*DONE_ONCE, "update_worker"), _nothing),
+    **dict.fromkeys((*DONE_ONCE, "update_worker"), lambda *_, **__: ()),
     **dict.fromkeys(("start_attempt", "update_rollout", "update_attempt", "add_otel_span"), _rollout),
-    **dict.fromkeys(("add_resources", "update_resources"), _resources),
+    **dict.fromkeys(("add_resources", "update_resources"), lambda *_, **__: ("resources",)),
     "get_next_span_sequence_id": _rollout,
     "get_many_span_sequence_ids": lambda rollout_attempt_ids: {rollout_id for rollout_id, _ in rollout_attempt_ids},
     "add_span": lambda span: (span.rollout_id,),
@@ -89,45 +79,34 @@ FINISHED = "('succeeded', 'failed', 'cancelled')"
 class TableCollections(LightningCollections):
     """The tables of a store. A turn of the database stands for the locks of labels."""
 
-    def __init__(self, database: Turns, *, tracker: MetricsBackend | None = None) -> None:
-        super().__init__(tracker=tracker)
+    # Upstream has properties of these names.
+    rollouts: Any = None
+    attempts: Any = None
+    spans: Any = None
+    resources: Any = None
+    workers: Any = None
+    rollout_queue: Any = None
+    span_sequence_ids: Any = None
+
+    def __init__(self, database: Turns) -> None:
+        super().__init__()
         self.database = database
-        table = functools.partial(Table, database, tracker=tracker)
         looked_for = ["status", "resources_id"]
-        self._rollouts = table("rollouts", Rollout, ["rollout_id"], indexes=looked_for, ordered=["start_time"])
-        self._attempts = table("attempts", Attempt, ["rollout_id", "attempt_id"])
-        self._spans = table("spans", Span, ["rollout_id", "attempt_id", "span_id"])
-        self._resources = table("resources", ResourcesUpdate, ["resources_id"], ordered=["update_time"])
-        self._workers = table("workers", Worker, ["worker_id"])
-        self._rollout_queue = TableQueue(database, "rollout_queue", tracker=tracker)
-        self._span_sequence_ids = Counters(database, "span_sequence_ids", tracker=tracker)
-
-    @property
-    def collection_name(self) -> str:
-        return "router"
-
-    rollouts: Any = property(attrgetter("_rollouts"))
-    attempts: Any = property(attrgetter("_attempts"))
-    spans: Any = property(attrgetter("_spans"))
-    resources: Any = property(attrgetter("_resources"))
-    workers: Any = property(attrgetter("_workers"))
-    rollout_queue: Any = property(attrgetter("_rollout_queue"))
-    span_sequence_ids: Any = property(attrgetter("_span_sequence_ids"))
+        self.rollouts = Table(database, "rollouts", Rollout, ["rollout_id"], indexes=looked_for, ordered=["start_time"])
+        self.attempts = Table(database, "attempts", Attempt, ["rollout_id", "attempt_id"])
+        self.spans = Table(database, "spans", Span, ["rollout_id", "attempt_id", "span_id"])
+        self.resources = Table(database, "resources", ResourcesUpdate, ["resources_id"], ordered=["update_time"])
+        self.workers = Table(database, "workers", Worker, ["worker_id"])
+        self.rollout_queue = TableQueue(database, "rollout_queue")
+        self.span_sequence_ids = Counters(database, "span_sequence_ids")
 
     @asynccontextmanager
     async def atomic(
-        self,
-        *,
-        mode: AtomicMode = "rw",
-        snapshot: bool = False,
-        commit: bool = False,
-        labels: Sequence[AtomicLabels] | None = None,
-        **kwargs: Any,
+        self, *, mode: AtomicMode = "rw", labels: Sequence[AtomicLabels] | None = None, **_kwargs: Any
     ) -> AsyncIterator[TableCollections]:
         """The tables, for this block alone of those that write with one of its labels; within an operation, a part of
         it. What it wrote is taken back when it raises."""
-        turn = self.database.turn(*(labels or ()), read_only=mode == "r")
-        async with self.tracking_context("atomic", self.collection_name), turn:
+        async with self.database.turn(*(labels or ()), read_only=mode == "r"):
             yield self
 
 
@@ -139,18 +118,10 @@ class LastingStore(CollectionBasedLightningStore[TableCollections]):
     `keep_spans` of its heartbeat.
     """
 
-    def __init__(
-        self,
-        database: Turns,
-        *,
-        keep_spans: int = KEEP_SPANS,
-        tracker: MetricsBackend | None = None,
-        scan_debounce_seconds: float = 10.0,
-    ) -> None:
+    def __init__(self, database: Turns, *, keep_spans: int = KEEP_SPANS, scan_debounce_seconds: float = 10.0) -> None:
         self.database, self._keep_spans, self._pruned_to = database, keep_spans, 0
-        self.answers = Answers(self.database)
-        collections = TableCollections(self.database, tracker=tracker)
-        super().__init__(collections, tracker=tracker, scan_debounce_seconds=scan_debounce_seconds)
+        self.answers = Answers(database)
+        super().__init__(TableCollections(database), scan_debounce_seconds=scan_debounce_seconds)
 
     @property
     def capabilities(self) -> LightningStoreCapabilities:
@@ -161,10 +132,8 @@ class LastingStore(CollectionBasedLightningStore[TableCollections]):
             return await super().statistics()
 
     async def close(self) -> None:
-        """Commit, and let go of the database."""
         self.database.close()
 
-    @tracked("add_resources_sqlite")
     async def add_resources(self, resources: NamedResources) -> ResourcesUpdate:
         """As agent-lightning's; then spans that nobody reads any more are deleted."""
         added = await super().add_resources(resources)
@@ -235,7 +204,6 @@ class LastingStore(CollectionBasedLightningStore[TableCollections]):
                 await self._unlocked_update_rollout_only(self.collections, rollout_id, status="running")
         return added
 
-    @tracked("_unlocked_many_rollouts_to_attempted_rollouts")
     async def _unlocked_many_rollouts_to_attempted_rollouts(
         self, collections: TableCollections, rollouts: Sequence[Rollout]
     ) -> list[Rollout | AttemptedRollout]:

@@ -11,10 +11,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from agentlightning.store.collection.base import Collection, DuplicatedPrimaryKeyError, TrackedCollection, tracked
+from agentlightning.store.collection.base import Collection, DuplicatedPrimaryKeyError, TrackedCollection
 from agentlightning.store.collection.memory import ListBasedCollection
 from agentlightning.types import FilterOptions, PaginatedResult, SortOptions
-from agentlightning.utils.metrics import MetricsBackend
 from pydantic import BaseModel
 
 from agl_plugin.store.rows import Rows, Unsaid
@@ -30,18 +29,13 @@ type Turns = Database | PostgresDatabase
 class Named(TrackedCollection):
     """A table of a store."""
 
-    def __init__(self, database: Turns, name: str, *, tracker: MetricsBackend | None = None) -> None:
-        super().__init__(tracker=tracker)
+    def __init__(self, database: Turns, name: str) -> None:
+        super().__init__()
         self._database, self._name = database, name
-
-    @property
-    def collection_name(self) -> str:
-        return self._name
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name}>"
 
-    @tracked("size")
     async def size(self) -> int:
         async with self._database.turn(read_only=True):
             return (await self._database.read(f'SELECT count(*) FROM "{self._name}"'))[0][0]
@@ -60,9 +54,8 @@ class Table[T: BaseModel](Named, Collection[T]):
         *,
         indexes: Sequence[str] = (),
         ordered: Sequence[str] = (),
-        tracker: MetricsBackend | None = None,
     ) -> None:
-        super().__init__(database, name, tracker=tracker)
+        super().__init__(database, name)
         self._rows = Rows(model, keys)
         columns = list(self._rows.columns)
         self._columns = f"{self._listed(columns)}, data"
@@ -83,7 +76,6 @@ class Table[T: BaseModel](Named, Collection[T]):
     def _listed(names: Sequence[str]) -> str:
         return ", ".join(f'"{name}"' for name in names)
 
-    @tracked("query")
     async def query(
         self,
         filter: FilterOptions | None = None,
@@ -106,7 +98,6 @@ class Table[T: BaseModel](Named, Collection[T]):
         items = [self._rows.item(text) for (text,) in rows]
         return PaginatedResult(items=items, limit=limit, offset=offset, total=total)
 
-    @tracked("get")
     async def get(self, filter: FilterOptions | None = None, sort: SortOptions | None = None) -> T | None:
         async with self._database.turn(read_only=True):
             try:
@@ -122,7 +113,6 @@ class Table[T: BaseModel](Named, Collection[T]):
         items = [self._rows.item(text) for (text,) in rows]
         return ListBasedCollection(items, self._rows.model, self._rows.keys)
 
-    @tracked("insert")
     async def insert(self, items: Sequence[T]) -> None:
         async with self._changing(items):
             seen: set[str] = set()
@@ -138,7 +128,6 @@ class Table[T: BaseModel](Named, Collection[T]):
                     key = self._rows.key_text(item)
                     raise DuplicatedPrimaryKeyError(f"Item already exists with primary key(s): {key}")
 
-    @tracked("update")
     async def update(self, items: Sequence[T], update_fields: Sequence[str] | None = None) -> Sequence[T]:
         async with self._changing(items):
             return [await self._update_one(item, update_fields) for item in items]
@@ -159,7 +148,6 @@ class Table[T: BaseModel](Named, Collection[T]):
             raise self._missing(item)
         return item
 
-    @tracked("upsert")
     async def upsert(self, items: Sequence[T], update_fields: Sequence[str] | None = None) -> Sequence[T]:
         async with self._changing(items):
             return [await self._upsert_one(item, update_fields) for item in items]

@@ -66,16 +66,35 @@ def build_batch(
     """
     limits = Limits(max_prompt_tokens, max_response_tokens)
     rows = [(i, row) for i, (*_, calls) in rollouts.items() for row in rows_of_calls(calls, merge=merge, limits=limits)]
-    prompts = _pad([row.prompt[:max_prompt_tokens][::-1] for _, row in rows], pad_id).flip(1)
-    in_prompt = _pad([[1] * min(len(row.prompt), max_prompt_tokens) for _, row in rows], 0).flip(1)
-    responses = _pad([row.response[:max_response_tokens] for _, row in rows], pad_id)
-    in_response = _pad([[1] * min(len(row.response), max_response_tokens) for _, row in rows], 0)
-    attention = torch.cat([in_prompt, in_response], dim=1)
+    tensors = _token_tensors([row for _, row in rows], limits, pad_id)
     rewards = [in_reward_steps(rollouts[i][1]) / REWARD_STEPS for i, _ in rows]
-    scores = torch.zeros(responses.shape, dtype=torch.float32)
-    scores[torch.arange(len(rows)), (in_response.sum(1) - 1).clamp(min=0)] = torch.tensor(rewards, dtype=torch.float32)
-    mask = _pad([row.mask[:max_response_tokens] for _, row in rows], 0)
-    too_long = torch.tensor([len(row.prompt) > max_prompt_tokens for _, row in rows])
+    last = (tensors["attention_mask"][:, tensors["prompts"].shape[1] :].sum(1) - 1).clamp(min=0)
+    scores = torch.zeros(tensors["responses"].shape, dtype=torch.float32)
+    scores[torch.arange(len(rows)), last] = torch.tensor(rewards, dtype=torch.float32)
+    is_cut = {i: any(call.finish_reason == "length" for call in calls) for i, (*_, calls) in rollouts.items()}
+    tensors |= {
+        "token_level_scores": scores,
+        ROW_NUMBER: torch.arange(len(rows)),
+        TRUNCATED: torch.tensor([is_cut[i] for i, _ in rows]),
+    }
+    tensors |= _phases(phases, rows)
+    data = DataProto(batch=TensorDict(tensors, batch_size=len(rows)))  # pyright: ignore[reportArgumentType]
+    uids = [f"{rollouts[i][0]}{UID_SEPARATOR}{i}" for i, _ in rows]
+    data.non_tensor_batch["data_id_list"] = np.array(uids, dtype=object)
+    data.non_tensor_batch["rollout_id_list"] = np.array([i for i, _ in rows], dtype=object)
+    return Batch(data, _metrics(rollouts, rows, tensors), rows)
+
+
+def _token_tensors(rows: list[Row], limits: Limits, pad_id: int) -> dict[str, torch.Tensor]:
+    """What follows from each row's tokens alone, cut to the limits."""
+    most_prompt, most_response = limits.prompt_tokens, limits.response_tokens
+    prompts = _pad([row.prompt[:most_prompt][::-1] for row in rows], pad_id).flip(1)
+    in_prompt = _pad([[1] * min(len(row.prompt), most_prompt) for row in rows], 0).flip(1)
+    responses = _pad([row.response[:most_response] for row in rows], pad_id)
+    in_response = _pad([[1] * min(len(row.response), most_response) for row in rows], 0)
+    attention = torch.cat([in_prompt, in_response], dim=1)
+    mask = _pad([row.mask[:most_response] for row in rows], 0)
+    too_long = torch.tensor([len(row.prompt) > most_prompt for row in rows])
     tensors = {
         "prompts": prompts,
         "responses": responses,
@@ -84,17 +103,8 @@ def build_batch(
         "position_ids": (attention.cumsum(1) - 1).clamp(min=0),
         "response_mask": mask,
         "is_drop_mask": too_long | (mask.sum(1) == 0),
-        "token_level_scores": scores,
-        ROW_NUMBER: torch.arange(len(rows)),
-        TRUNCATED: torch.tensor([any(call.finish_reason == "length" for call in rollouts[i][2]) for i, _ in rows]),
-        **_phases(phases, rows),
-        **_sampler_log_probs([row.log_probs[:max_response_tokens] for _, row in rows], mask),
     }
-    data = DataProto(batch=TensorDict(tensors, batch_size=len(rows)))  # pyright: ignore[reportArgumentType]
-    uids = [f"{rollouts[i][0]}{UID_SEPARATOR}{i}" for i, _ in rows]
-    data.non_tensor_batch["data_id_list"] = np.array(uids, dtype=object)
-    data.non_tensor_batch["rollout_id_list"] = np.array([i for i, _ in rows], dtype=object)
-    return Batch(data, _metrics(rollouts, rows, tensors), rows)
+    return tensors | _sampler_log_probs([row.log_probs[:most_response] for row in rows], mask)
 
 
 def _pad(rows: list[list[Any]], value: float) -> torch.Tensor:

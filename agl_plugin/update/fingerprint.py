@@ -27,8 +27,13 @@ def sampled(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
     return torch.cat([torch.zeros(0), *(_spread(tensor, SAMPLED_ELEMENTS).float().cpu() for tensor in tensors)])
 
 
+def shard_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements of this rank's shard."""
+    return getattr(tensor, "_local_tensor", tensor).detach().flatten()
+
+
 def _spread(tensor: torch.Tensor, n: int) -> torch.Tensor:
-    shard = getattr(tensor, "_local_tensor", tensor).detach().flatten()
+    shard = shard_of(tensor)
     return shard[:: max(1, shard.numel() // n)]
 
 

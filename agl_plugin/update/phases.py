@@ -24,6 +24,16 @@ LOOKS = re.compile(r"\b(?:pragma|sqlite_master|sqlite_schema|information_schema)
 
 
 @dataclass(frozen=True)
+class ToolCall:
+    """Its turn; whether it looked up the schema, went well, and was a query."""
+
+    turn: int
+    looks: bool
+    well: bool
+    is_query: bool
+
+
+@dataclass(frozen=True)
 class Phases:
     """Of each LLM call of a rollout whether it explored and whether a tool call of its failed; what exploring was
     worth."""
@@ -35,17 +45,24 @@ class Phases:
 
 def phases_of(record: Mapping[str, Any], n_calls: int, *, reward: float) -> Phases:
     """The phases of a rollout of `n_calls` LLM calls, from its line of rollouts.jsonl."""
-    queries, others = record.get("sql_calls") or [], record.get("tool_calls") or []
-    calls = [(call.get("turn", 1), bool(LOOKS.search(call["sql"])), not call["result"].get("error"), True)
-             for call in queries]  # fmt: skip
-    calls += [(call.get("turn", 1), call["name"] in SCHEMA_TOOLS, call.get("outcome", "ok") in ("ok", "cut"), False)
-              for call in others]  # fmt: skip
-    if any(turn > n_calls for turn, *_ in calls):
+    calls = _tool_calls(record)
+    if any(call.turn > n_calls for call in calls):
         return Phases([False] * n_calls, [False] * n_calls, reward)
-    of_turn = [[call for call in calls if call[0] == turn] for turn in range(1, n_calls + 1)]
-    explores = [bool(turn_calls) and all(looks or not ok for _, looks, ok, _ in turn_calls) for turn_calls in of_turn]
-    failed = [any(not ok for *_, ok, _ in turn_calls) for turn_calls in of_turn]
+    turns = [[call for call in calls if call.turn == turn] for turn in range(1, n_calls + 1)]
+    explores = [bool(turn) and all(call.looks or not call.well for call in turn) for turn in turns]
+    failed = [any(not call.well for call in turn) for turn in turns]
     first = explores.index(True) + 1 if any(explores) else 0
-    led = not first or any(turn > first and ok and query and not looks for turn, looks, ok, query in calls)
-    n_failed = sum(not ok for *_, ok, _ in calls)
+    led = not first or any(c.turn > first and c.well and c.is_query and not c.looks for c in calls)
+    n_failed = sum(not call.well for call in calls)
     return Phases(explores, failed, reward * led - n_failed / max(1, len(calls)))
+
+
+def _tool_calls(record: Mapping[str, Any]) -> list[ToolCall]:
+    calls: list[ToolCall] = []
+    for call in record.get("sql_calls") or []:
+        looks, well = bool(LOOKS.search(call["sql"])), not call["result"].get("error")
+        calls.append(ToolCall(call.get("turn", 1), looks, well, is_query=True))
+    for call in record.get("tool_calls") or []:
+        looks, well = call["name"] in SCHEMA_TOOLS, call.get("outcome", "ok") in ("ok", "cut")
+        calls.append(ToolCall(call.get("turn", 1), looks, well, is_query=False))
+    return calls

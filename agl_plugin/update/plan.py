@@ -9,7 +9,6 @@ weights by its momentum. Every rank makes the same number of steps with the same
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +17,7 @@ import torch
 from verl import DataProto
 
 from agl_plugin.update.batch import ROW_NUMBER
-from agl_plugin.update.rules import PLAN, Plan, UpdateRules
+from agl_plugin.update.rules import PLAN, Plan, UpdateRules, parts
 
 
 def partition(n_rows: int, *, n_updates: int, seed: str) -> list[list[int]]:
@@ -46,8 +45,8 @@ def micro_batches(widths: Sequence[int], limit: int) -> tuple[int, ...]:
 def optimizer_steps(row_numbers: list[int], rules: UpdateRules, *, step: int) -> dict[int, int]:
     """The optimizer step, from 1, that the row of each number belongs to."""
     numbers = sorted(row_numbers)
-    parts = partition(len(numbers), n_updates=rules.n_updates, seed=f"{rules.seed}/{step}")
-    return {numbers[place]: n for n, part in enumerate(parts, start=1) for place in part}
+    steps = partition(len(numbers), n_updates=rules.n_updates, seed=f"{rules.seed}/{step}")
+    return {numbers[place]: n for n, part in enumerate(steps, start=1) for place in part}
 
 
 def moving(batch: DataProto, rules: UpdateRules) -> torch.Tensor:
@@ -79,9 +78,9 @@ def planned(batch: DataProto, rules: UpdateRules, *, n_ranks: int, step: int, on
     chosen = [pair for share in shares for pair in share] or [(shortest, True)] * n_ranks
     data = batch.select_idxs([row for row, _ in chosen])
     fills = torch.tensor([fills for _, fills in chosen])
-    widths = iter([n_tokens[row] for row, _ in shares[-1]])  # the last rank has the longest rows
+    widths = [n_tokens[row] for row, _ in shares[-1]]  # the last rank has the longest rows
     limit = rules.micro_batch_tokens
-    cuts = tuple(micro_batches(list(itertools.islice(widths, n)), limit) for n in sizes) if limit else None
+    cuts = tuple(micro_batches(step_widths, limit) for step_widths in parts(widths, sizes)) if limit else None
     filled_tensors: Any = data.batch
     for name in ("response_mask", "advantages"):
         filled_tensors[name] = filled_tensors[name] * ~fills[:, None]

@@ -82,23 +82,12 @@ def micro_batch_loss(
     `config` is verl's of the actor; `rows` and `scores` (`log_probs`, `entropy` where it counts) hold rows x response.
     """
     ensure_registered(config.policy_loss.loss_mode)
-    n_steps = len(plan.sizes)
     mask = rows["response_mask"].bool()
-    mode = config.loss_agg_mode
-    divisors: dict[str, Any] = {
-        "dp_size": 1,  # the Plan counts per rank
-        "batch_num_tokens": max(plan.tokens, 1.0) / n_steps,
-        "global_batch_size": max(plan.rows, 1.0) / n_steps,
-        "loss_scale_factor": plan.rules.row_tokens,
-    }
+    mode, divisors = config.loss_agg_mode, _divisors(plan)
     config.global_batch_info.update(divisors)
     log_probs = scores["log_probs"]
     # The only pass with a gradient is that of the policy that sampled.
-    is_first = n_steps * epochs == 1
-    weights = rows.get(WEIGHTS, None)
-    if plan.only_pass and plan.rules.correction != "off" and SAMPLER_LOG_PROBS in rows.keys():  # noqa: SIM118
-        now = log_probs.detach()
-        weights = weights_of(now, known_or_equal(rows[SAMPLER_LOG_PROBS], now), mask, plan.rules)
+    is_first = len(plan.sizes) * epochs == 1
     loss_of: Any = core_algos.get_policy_loss_fn(config.policy_loss.loss_mode)
     loss, metrics = loss_of(
         old_log_prob=log_probs.detach() if is_first else rows["old_log_probs"],
@@ -107,9 +96,9 @@ def micro_batch_loss(
         response_mask=mask,
         loss_agg_mode=mode,
         config=config,
-        rollout_is_weights=weights,
+        rollout_is_weights=_correction(rows, log_probs.detach(), mask, plan),
     )
-    metrics = {**metrics, "actor/pg_loss": loss.detach().item()}
+    metrics["actor/pg_loss"] = loss.detach().item()
     if config.entropy_coeff:
         loss = loss - config.entropy_coeff * core_algos.agg_loss(scores["entropy"], mask, mode, **divisors)
     if config.use_kl_loss:
@@ -122,3 +111,21 @@ def micro_batch_loss(
         loss = loss + plan.rules.imitation * imitation_loss
         metrics |= {"actor/imitation_loss": imitation_loss.detach().item()}
     return loss, metrics
+
+
+def _divisors(plan: Plan) -> dict[str, Any]:
+    """What verl's aggregation divides by; the Plan counts per rank."""
+    n_steps = len(plan.sizes)
+    return {
+        "dp_size": 1,
+        "batch_num_tokens": max(plan.tokens, 1.0) / n_steps,
+        "global_batch_size": max(plan.rows, 1.0) / n_steps,
+        "loss_scale_factor": plan.rules.row_tokens,
+    }
+
+
+def _correction(rows: Any, log_probs: torch.Tensor, mask: torch.Tensor, plan: Plan) -> torch.Tensor | None:
+    """The correction's weights, where there are any: made here if no pass before the update could make them."""
+    if plan.only_pass and plan.rules.correction != "off" and SAMPLER_LOG_PROBS in rows.keys():  # noqa: SIM118
+        return weights_of(log_probs, known_or_equal(rows[SAMPLER_LOG_PROBS], log_probs), mask, plan.rules)
+    return rows.get(WEIGHTS, None)

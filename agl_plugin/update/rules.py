@@ -141,7 +141,6 @@ class Watch:
     advice: str
 
     def warning(self, step: int, value: float) -> str:
-        """One line for people."""
         side = "above" if self.above else "below"
         return f"step {step}: {self.metric} is {value:.3g}, {side} {self.key} = {self.limit:g}: {self.advice}"
 

@@ -28,17 +28,17 @@ def teacher_log_probs(rows: Any, address: str) -> torch.Tensor:
     """Of the trained tokens of `rows` (tensors as agl_plugin.update.batch makes them), rows x response float32,
     elsewhere 0. Raises RunError where the teacher does not tell."""
     log_probs = torch.zeros(rows["response_mask"].shape, dtype=torch.float32)
-    there = rows["attention_mask"].bool()
+    is_token = rows["attention_mask"].bool()
     with httpx.Client(base_url=address.rstrip("/") + "/", timeout=TIMEOUT_S, trust_env=False) as client:
         model = _requested(client, "GET", "models")["data"][0]["id"]
 
         def of_row(n: int) -> None:
-            ids = rows["input_ids"][n][there[n]].tolist()
+            ids = rows["input_ids"][n][is_token[n]].tolist()
             body = {"model": model, "prompt": ids, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
             by_position = (
                 _requested(client, "POST", "completions", json=body)["choices"][0].get("prompt_logprobs") or []
             )
-            first = int(there[n, : rows["prompts"].shape[1]].sum())
+            first = int(is_token[n, : rows["prompts"].shape[1]].sum())
             for place in rows["response_mask"][n].nonzero()[:, 0].tolist():
                 token = ids[first + place]
                 by_token = by_position[first + place] if first + place < len(by_position) else None

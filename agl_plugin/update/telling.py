@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from agl_plugin.update.fingerprint import fingerprint, moments, sampled, settings_of
+from agl_plugin.update.fingerprint import fingerprint, moments, sampled, settings_of, shard_of
 from agl_plugin.update.rules import GRAD_NORMS, SCORES, STATE, WEIGHTS_AFTER, WEIGHTS_BEFORE, Plan
 
 SAMPLED_ELEMENTS = 1024
@@ -53,8 +53,8 @@ class Telling:
 
     def _sample(self) -> list[torch.Tensor]:
         """Copies of the first elements of this rank's shard of each parameter."""
-        shards = (getattr(p, "_local_tensor", p).detach() for p in self._model.parameters())
-        return [shard.flatten()[:SAMPLED_ELEMENTS].clone() for shard in shards if shard.numel()]
+        shards = map(shard_of, self._model.parameters())
+        return [shard[:SAMPLED_ELEMENTS].clone() for shard in shards if shard.numel()]
 
     def metrics(self, plan: Plan, *, epochs: int) -> dict[str, list[Any]]:
         """All of it, after the last step: agl_plugin.update.prepare.result reads it."""

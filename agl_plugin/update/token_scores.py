@@ -53,23 +53,15 @@ def response_scores(
     gives here, and `whole` makes what each rank found, one number a place, one tensor of all places.
     """
     wanted = rows["response_mask"].bool()
-    lengths, width = rows["attention_mask"].sum(dim=1), rows["prompts"].shape[1]
-    n_prompt = rows["attention_mask"][:, :width].sum(dim=1)
-    is_packed = inputs["attention_mask"] is None
-    first = (
-        lengths.cumsum(0) - lengths
-        if is_packed
-        else torch.arange(len(lengths)).to(lengths) * inputs["input_ids"].shape[1]
-    )
-    row, token = wanted.nonzero(as_tuple=True)
-    at = first[row] + n_prompt[row] + token - 1  # logits of a place are those of the next token
+    at = _logit_places(inputs, rows, wanted)
     part = part or slice(0, inputs["input_ids"].numel())
     is_here = (at >= part.start) & (at < part.stop)
     places = at.new_zeros(part.stop - part.start, dtype=torch.bool)
     places[at[is_here] - part.start] = True
+    n_rows = 1 if inputs["attention_mask"] is None else len(wanted)
     with (
         torch.autocast(wanted.device.type, dtype=dtype, enabled=dtype != torch.float32),
-        logits_at(model, places.view(1 if is_packed else len(lengths), -1)),
+        logits_at(model, places.view(n_rows, -1)),
     ):
         logits = model(**inputs, use_cache=False).logits[0]
     tokens = rows["responses"][wanted][is_here]
@@ -78,6 +70,18 @@ def response_scores(
     if whole:
         scores = {k: whole(v.new_zeros(places.shape).masked_scatter(places, v))[at] for k, v in scores.items()}
     return {k: v.new_zeros(wanted.shape).masked_scatter(wanted, v) for k, v in scores.items()}
+
+
+def _logit_places(inputs: Mapping[str, Any], rows: Any, wanted: torch.Tensor) -> torch.Tensor:
+    """Where the logits of each wanted token stand among the tokens of `inputs`: one place before it."""
+    lengths, width = rows["attention_mask"].sum(dim=1), rows["prompts"].shape[1]
+    n_prompt = rows["attention_mask"][:, :width].sum(dim=1)
+    if inputs["attention_mask"] is None:
+        first = lengths.cumsum(0) - lengths
+    else:
+        first = torch.arange(len(lengths)).to(lengths) * inputs["input_ids"].shape[1]
+    row, token = wanted.nonzero(as_tuple=True)
+    return first[row] + n_prompt[row] + token - 1
 
 
 def token_scores(

@@ -165,7 +165,6 @@ class GrpoWorker(Worker):
             return telling.metrics(setting(data, PLAN, None), epochs=setting(data, "epochs", 1)) | gpu_memory()
 
     def _steps(self, engine: Any, data: TensorDict) -> None:
-        """The passes of each optimizer step."""
         plan: Plan = setting(data, PLAN, None)
         config = engine.engine_config
         names = ("use_remove_padding", "use_dynamic_bsz", "max_token_len_per_gpu", "micro_batch_size_per_gpu")

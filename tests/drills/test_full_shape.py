@@ -19,7 +19,7 @@ from tiktoken import Encoding
 from tiktoken.load import load_tiktoken_bpe
 from vllm.tool_parsers.qwen3_engine_tool_parser import Qwen3EngineToolParser
 
-from agl_plugin.patches.of_vllm import keeping_thoughts
+from agl_plugin.patches.replacements import keeping_thoughts
 from agl_plugin.update.rows import PREFIX_MISMATCH, Limits, Row, rows_of_calls
 from foundation import run_folder
 from foundation.files import read_lines

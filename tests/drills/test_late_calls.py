@@ -23,7 +23,7 @@ from vllm import AsyncEngineArgs, RequestOutput, SamplingParams
 from vllm.inputs import TokensPrompt
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from agl_plugin.patches.of_verl import version_of_vllm
+from agl_plugin.patches.replacements import version_of_vllm
 from agl_plugin.proxy.gate import GONE
 from agl_plugin.proxy.spans import CALL_SPAN, WEIGHTS
 from foundation import run_folder

@@ -125,7 +125,6 @@ def queue(daemon: GrpoDaemon, n_rollouts: list[int], *, is_train: bool = True, n
     ]
     rollouts = asyncio.run(daemon.store.enqueue_many_rollouts(requests))
     daemon.rollouts = InFlight({r.rollout_id: {"data_id": (r.metadata or {})["data_id"]} for r in rollouts})
-    daemon._n_queued = len(rollouts)
 
 
 async def answer(store: agl.LightningStore, plays: list[Play]) -> None:

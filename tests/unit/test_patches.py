@@ -11,11 +11,12 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
 from agl_plugin.patches import install as installer
-from agl_plugin.patches.install import PatchError, install, resolve, wrong_versions
+from agl_plugin.patches.install import PatchError, install, wrong_versions
 from agl_plugin.patches.register import PATCHES, PLACES, VERSIONS, Patch, Target
 from foundation.environment import CPU_PLATFORM, VERL_HOOK
 from foundation.errors import UserError
@@ -28,7 +29,7 @@ TARGETS = [(patch, target) for patch in PATCHES for target in patch.targets]
 # In a process of its own, which nothing has patched: target -> what is wrong with it.
 LOOK = """
 import json, sys
-from agl_plugin.patches.install import PatchError, check, check_file, resolve
+from agl_plugin.patches.install import PatchError, check, check_file
 from agl_plugin.patches.register import PATCHES
 found = {}
 for patch in PATCHES:
@@ -68,7 +69,7 @@ def test_the_target_is_there_with_the_parameters_that_the_patch_needs(looked_at:
 
 @pytest.mark.parametrize("replacement", sorted({target.by for _, target in TARGETS}))
 def test_the_replacement_is_there(replacement: str) -> None:
-    assert callable(resolve(replacement))
+    assert callable(resolve_name(replacement))
 
 
 HOOK = """
@@ -88,13 +89,13 @@ def test_verl_loads_the_patches_of_workers_and_of_the_cpu_while_it_is_loaded() -
         **{"AGENTGRPO_CPU": "1", "VERL_PLATFORM": CPU_PLATFORM},
     }
     done = subprocess.run([sys.executable, "-c", HOOK], cwd=ROOT, capture_output=True, text=True, env=environment)
-    assert done.stdout.splitlines()[-1:] == ["agl_plugin.patches.of_verl (0, 0) 0.28.0+cpu"], done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1:] == ["agl_plugin.patches.replacements (0, 0) 0.28.0+cpu"], done.stderr[-3000:]
 
 
 def test_names_are_unique_and_places_known() -> None:
     names = [patch.name for patch in PATCHES]
     assert len(names) == len(set(names))
-    assert {place for patch in PATCHES for place in patch.places} == set(PLACES)
+    assert {patch.place for patch in PATCHES} == set(PLACES)
     assert all(patch.package in VERSIONS for patch in PATCHES)
     assert len(PATCHES) <= 10
 
@@ -113,7 +114,7 @@ def test_the_versions_are_those_that_the_project_asks_for() -> None:
 def a_patch(*names: str, parameters: str = "str") -> Patch:
     """Of functions of email.utils, which nothing else here needs."""
     targets = tuple(Target(f"email.utils:{name}", "email.utils:unquote", parameters) for name in names)
-    return Patch("quotes", ("worker",), "verl", targets, how="replaced", why="", until="")
+    return Patch("quotes", "worker", "verl", targets, how="replaced", why="", until="")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_what_does_not_fit_is_named_with_what_to_install_and_nothing_is_changed(
     assert email.utils.quote is before
 
 
-@pytest.mark.parametrize("name", [patch.name for patch in PATCHES if "vllm" in patch.places])
+@pytest.mark.parametrize("name", [patch.name for patch in PATCHES if patch.place == "vllm"])
 def test_a_module_of_vllm_that_is_gone_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, fresh: None, name: str
 ) -> None:

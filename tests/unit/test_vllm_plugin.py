@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from agl_plugin.patches.of_vllm import keeping_thoughts
+from agl_plugin.patches.replacements import keeping_thoughts
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.config import ROOT
 from tests.exact_rows import small_tokenizer

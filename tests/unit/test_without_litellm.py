@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from agl_plugin.patches.without_litellm import LLMProxy, nameable_proxy
+from agl_plugin.patches.replacements import LLMProxy, nameable_proxy
 from foundation.errors import RunError
 from sql_agent.config import ROOT, build_config
 

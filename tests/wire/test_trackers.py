@@ -32,7 +32,6 @@ from foundation.environment import prepare_environment, prepare_trackers
 folder = Path(sys.argv[1])
 prepare_environment(cpu=False, offline=True)
 prepare_trackers(folder)
-from omegaconf import OmegaConf
 from verl.utils.tracking import Tracking
 from agl_plugin.proxy.gate import Gate
 from agl_plugin.run.time_split import Stopwatch
@@ -44,16 +43,14 @@ nothing = types.SimpleNamespace(rows=[], warnings=[], asked_groups=[])
 parts = {"rollouts": nothing, "gateway_watch": nothing, "outcome": nothing, "gate": Gate(), "batched": None}
 trainer.daemon = types.SimpleNamespace(stats=counts, step=0, **parts)
 trainer.order = types.SimpleNamespace(spare=lambda _step: [], learned=lambda _step, _groups: {})
-trainer._n_aborted, trainer._told, trainer.audit, trainer._timers = 0, Counter(), None, {}
-trainer._weights, trainer._files = [], []
-trainer.watch, trainer.train = Stopwatch(), [{}]
-trainer.config = OmegaConf.create({"data": {"seed": 1}})
+trainer._n_aborted, trainer._late_calls, trainer.audit, trainer._timers = 0, Counter(), None, {}
+trainer.watch = Stopwatch()
 trainer.health = types.SimpleNamespace(after_step=lambda *_: {"health/entropy": 0.5}, stop="")
-trainer._step = lambda questions: dict(verl)
+trainer._step = lambda: dict(verl)
 tracking = Tracking("AgentGRPO", "test", json.loads(sys.argv[3]), config={"trainer": {}})
 for step in (1, 2):
     trainer.step = step
-    tracking.log(trainer._train([]), step=step)
+    tracking.log(trainer._train(), step=step)
 tracking.finish()
 """
 Numbers = dict[str, dict[int, float]]
