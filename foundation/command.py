@@ -97,10 +97,15 @@ class Command(TyperCommand):
     """One command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """An option that may stand alone means `latest` there."""
+        """An option that may stand alone means `latest` there; one that is none may be a setting."""
         alone = {flag for param in self.params if getattr(param, "metavar", "") == LATEST for flag in param.opts}
         pairs = zip(args, [*args[1:], "-"], strict=False)
-        return super().parse_args(ctx, [f"{a}=latest" if a in alone and b.startswith("-") else a for a, b in pairs])
+        try:
+            return super().parse_args(ctx, [f"{a}=latest" if a in alone and b.startswith("-") else a for a, b in pairs])
+        except ClickException as exc:
+            if hasattr(exc, "possibilities") and "--set" in flags_of(self):
+                exc.message += "; a setting is given as --set SECTION.KEY=VALUE (--set trainer.max_steps=5)"
+            raise
 
     def invoke(self, ctx: Any) -> Any:
         """Exit with what the function returns."""

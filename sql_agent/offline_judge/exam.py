@@ -361,12 +361,12 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
 
 def _about(question: str, facts: list[Fact]) -> list[Fact]:
     """The facts that have most of the question's words; all where none has one."""
-    ours = _content(question)
-    shares = [max(len(ours & _content(form)) for form in fact.forms) for fact in facts]
+    ours = content_of(question)
+    shares = [max(len(ours & content_of(form)) for form in fact.forms) for fact in facts]
     return [fact for fact, n in zip(facts, shares, strict=True) if n and 2 * n >= max(shares)] or facts
 
 
-def _content(text: str) -> set[str]:
+def content_of(text: str) -> set[str]:
     """English words that say something, and what stands side by side in Chinese."""
     words = {word for one in tokens(text) if len(word := one[0]) > 3 and word.isascii() and word not in CLOSED}
     return words | {a + b for run in HAN.findall(text) for a, b in pairwise(run)}

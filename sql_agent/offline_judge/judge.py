@@ -23,7 +23,7 @@ from typing import Literal
 
 from sql_agent.offline_judge import choices, verdicts
 from sql_agent.offline_judge.doubts import CITES, is_frame
-from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
+from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, content_of, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.normal import COUNTED, normalise
 from sql_agent.offline_judge.offers import without_offers
@@ -105,7 +105,7 @@ def grade(
     exam = _exam(question, reference, tuple(evidence))
     quoted = _read(exam, answer).verdict() if exam else None
     which = choices.choice(normalise(question).rstrip("?。 "), normalise(reference))
-    if exam and which and _chooses(exam, which, question, answer):
+    if exam and ((which and _chooses(exam, which, question, answer)) or _is_explained(exam, question, answer)):
         quoted = ReferenceVerdict(1.0, 1.0, [], [])
     if exam and spell(normalise(answer)) == spell(normalise(reference)):  # in whatever words it is told
         quoted = ReferenceVerdict(1.0, 1.0, [], [])
@@ -118,14 +118,28 @@ def grade(
 def _chooses(exam: Exam, which: choices.Choice, question: str, answer: str) -> bool:
     """Whether an answer chooses rightly, and says nothing else that evidence and question do not."""
     asked, said = normalise(question), normalise(without_offers(answer, lambda text: exam.tells(normalise(text))))
-    if not choices.is_chosen(which, asked, said):
+    return choices.is_chosen(which, asked, said) and not _strange(exam, asked, choices.without_other(which, said))
+
+
+def _is_explained(exam: Exam, question: str, answer: str) -> bool:
+    """Whether an answer says the right yes or no, and why in words of the evidence, and nothing else."""
+    if not exam.is_verdict or exam.verdict is None:
         return False
-    said = choices.without_other(which, said)
+    asked, reading = normalise(question), _read(exam, answer)
+    said = reading.text
+    told = content_of(said) - content_of(asked)
+    is_known = any(f" {' '.join(one) if not one.isascii() else one} " in text for one in told for text in exam.texts)
+    denied = {*DENYING.findall(said)} - {*DENYING.findall(asked)}
+    is_denied = any(not any(f" {one} " in text for text in exam.texts) for one in denied)
+    return reading.is_right and is_known and not is_denied and not _strange(exam, asked, said)
+
+
+def _strange(exam: Exam, asked: str, said: str) -> bool:
+    """Whether a text has words that neither evidence nor question has, and that are no talk."""
     spans = (said[start:end] for start, end in exam.lexicon.read(said, exam.echoes)[1])
-    strange = [
-        one for one in spans if not any(spell(one) in text for text in exam.texts) and spell(one) not in spell(asked)
-    ]
-    return all(is_frame(one, [(0, len(one))], is_last=True) for one in strange)
+    own = [*exam.texts, spell(asked)]
+    strange = [one for one in spans if not any(spell(one) in text for text in own)]
+    return not all(is_frame(one, [(0, len(one))], is_last=True) for one in strange)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -193,6 +207,16 @@ class _Reading:
             self._is_right |= is_yes is self._exam.verdict
             left[start:end] = " " * (end - start)
         return "".join(left)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the wanted yes or no was told, and no lie."""
+        return self._is_right and not self._is_misplaced
+
+    @property
+    def text(self) -> str:
+        """What was read, without its yes or no."""
+        return self._text
 
     def takes(self, summary: _Reading) -> bool:
         """Whether another reading repeats only what was credited here; what else it says counts here too."""

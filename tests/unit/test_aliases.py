@@ -86,6 +86,7 @@ def test_old_names_are_those_of_scripts_alone(capsys: pytest.CaptureFixture[str]
     [
         ("train_local.py", ["--llm-proxy"], "--llm-proxy: agentgrpo train --backend local has no LLM proxy"),
         ("sqlagent_test.py", ["--llm-proxy"], "No such option: --llm-proxy"),
+        ("train_sql_agent.py", ["--steps", "5"], "a setting is given as --set SECTION.KEY=VALUE"),
         ("evaluate.py", ["--external-store-address", "http://127.0.0.1:1"], "No such option: --external-store-address"),
     ],
 )
