@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from os.path import commonprefix
 
 from sql_agent.offline_judge import verdicts
@@ -22,6 +21,7 @@ from sql_agent.offline_judge.doubts import is_frame
 from sql_agent.offline_judge.lexicon import DENYING, Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import flat, normalise, with_headings
 from sql_agent.offline_judge.sections import ORDER, Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
+from sql_agent.offline_judge.slots import content
 from sql_agent.offline_judge.tables import rows, ties
 from sql_agent.offline_judge.words import PHRASES, RELATIONS, phrases
 from sql_agent.words.meanings import in_chinese, is_chinese_verb, is_chinese_word, is_unknown
@@ -50,7 +50,6 @@ LEADS = re.compile(  # to an item of a list, and say nothing of it
 LAST_JOINT = re.compile(r"(?<=..)(?:以及|及|和)(?=[^\W\d].)|(?<!^and) (?:and|as well as) ")
 MAX_JOINED = 8  # tokens
 SHOWN = re.compile(r"((?:表现为|症见)[^;:。?!\n]*);")  # in one clause
-HAN = re.compile("[\u4e00-\u9fff]{2,}")
 JUDGING = re.compile(rf"{DENYING.pattern}|[禁忌慎停]|避免|{MODAL.pattern}")
 MIN_DENYING_RUN, MIN_OWN_CHARS = 4, 4
 COUNTERS = "种个款项条类点"
@@ -361,15 +360,9 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
 
 def _about(question: str, facts: list[Fact]) -> list[Fact]:
     """The facts that have most of the question's words; all where none has one."""
-    ours = content_of(question)
-    shares = [max(len(ours & content_of(form)) for form in fact.forms) for fact in facts]
+    ours = content(question)
+    shares = [max(len(ours & content(form)) for form in fact.forms) for fact in facts]
     return [fact for fact, n in zip(facts, shares, strict=True) if n and 2 * n >= max(shares)] or facts
-
-
-def content_of(text: str) -> set[str]:
-    """English words that say something, and what stands side by side in Chinese."""
-    words = {word for one in tokens(text) if len(word := one[0]) > 3 and word.isascii() and word not in CLOSED}
-    return words | {a + b for run in HAN.findall(text) for a, b in pairwise(run)}
 
 
 def _joined(item: str) -> list[str]:

@@ -23,11 +23,12 @@ from typing import Literal
 
 from sql_agent.offline_judge import choices, verdicts
 from sql_agent.offline_judge.doubts import CITES, is_frame
-from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, content_of, make_exam
+from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.normal import COUNTED, normalise
 from sql_agent.offline_judge.offers import without_offers
 from sql_agent.offline_judge.sections import JOINT
+from sql_agent.offline_judge.slots import content
 from sql_agent.offline_judge.tables import Told, is_torn
 from sql_agent.offline_judge.typed import kind_of_texts, truth_of, typed_value
 from sql_agent.records import AnswerType
@@ -127,7 +128,7 @@ def _is_explained(exam: Exam, question: str, answer: str) -> bool:
         return False
     asked, reading = normalise(question), _read(exam, answer)
     said = reading.text
-    told = content_of(said) - content_of(asked)
+    told = content(said) - content(asked)
     is_known = any(f" {' '.join(one) if not one.isascii() else one} " in text for one in told for text in exam.texts)
     is_denied = any(DENYING.search(said[start:end]) for start, end in exam.lexicon.read(said)[1])
     return reading.is_right and is_known and not is_denied and not _strange(exam, asked, said)

@@ -14,16 +14,15 @@ from itertools import pairwise
 from sql_agent.offline_judge.asides import Asked, has_rival, without_numbers
 from sql_agent.offline_judge.doubts import TITLES
 from sql_agent.offline_judge.lexicon import tokens
-from sql_agent.offline_judge.slots import COMMON, is_form, stem, terms
+from sql_agent.offline_judge.slots import COMMON, HAN, content, is_form, stem, terms
 from sql_agent.offline_judge.values import DATE, MONTH, NUMBER, TIME
-from sql_agent.words.meanings import OF_GRAMMAR, is_unknown
+from sql_agent.words.meanings import is_unknown
 
 CLAUSE_END = re.compile(
     r"[;!?。；！？，：\n()（）]|[,:](?!\s*\d)|(?<=[^\W\d])(?<!\b[A-Z])\.(?=\s|$)|(?<=\d)\.(?=\s+[^\W\d])|\s[-–—]+\s|——"
     r"|\b(?:and|but|while|whereas)\b|[而但]"
 )
 MOMENT = re.compile(rf"{DATE.pattern}|{TIME}|\b(?:{MONTH})\b|\d月|(?<!\d)(?:19|20)\d\d(?!\d)")
-HAN = re.compile("[\u4e00-\u9fff]+")
 TITLED = re.compile(rf"[\u4e00-\u9fff](?:{'|'.join(one for one in TITLES.split() if not one.isascii())})")
 LETTERED = re.compile("([a-z]{1,2})([\u4e00-\u9fff]{1,3})")
 
@@ -33,11 +32,11 @@ def is_told_of_another(said: str, shown: str, asked: str, about: Asked, names: S
 
     `shown` is what is `said` with # for the value, `names` the words that have a capital there.
     """
-    ours, beside, others = _words(asked), set[str](), list[tuple[str, set[str]]]()
+    ours, beside, others = content(asked), set[str](), list[tuple[str, set[str]]]()
     ends = [(0, 0), *(end.span() for end in CLAUSE_END.finditer(shown)), (len(said), len(said))]
     for (_, start), (end, _) in pairwise(ends):
         clause = said[start:end].strip()
-        shared = {one for one in ours if any(is_form(told, one) for told in _words(clause))}
+        shared = {one for one in ours if any(is_form(told, one) for told in content(clause))}
         if "#" not in shown[start:end]:
             others.append((clause, shared))
         elif not _says_more(shown[start:end], asked):
@@ -55,12 +54,6 @@ def has_other_of_series(said: str, asked: str, values: Sequence[str]) -> bool:
         for end in series
         for found in re.finditer(rf"(?<![a-z])[a-z]{{1,2}}{end}", said)
     )
-
-
-def _words(text: str) -> set[str]:
-    """English words that say something, and what stands side by side in Chinese."""
-    pairs = ("".join(pair) for run in HAN.findall(text) for pair in pairwise(run))
-    return {one for *_, one in terms(text) if one.isascii()} | {one for one in pairs if OF_GRAMMAR.isdisjoint(one)}
 
 
 def _says_more(said: str, asked: str) -> bool:

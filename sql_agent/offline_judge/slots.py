@@ -17,7 +17,14 @@ from sql_agent.offline_judge.doubts import DENIALS, FREE, TALK, TALK_EN, TITLES
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.values import plain
 from sql_agent.offline_judge.words import PHRASES, phrases
-from sql_agent.words.meanings import is_chinese_verb, is_chinese_word, is_opposite, n_senses, same_meaning
+from sql_agent.words.meanings import (
+    OF_GRAMMAR,
+    is_chinese_verb,
+    is_chinese_word,
+    is_opposite,
+    n_senses,
+    same_meaning,
+)
 
 # A bar ends a list of words that exclude one another, strokes join what is the same.
 UNITS = """
@@ -65,6 +72,7 @@ ASIDE = re.compile(r" (?:of|in|at|on|from) ((?:the |an? )?[\w ]+)\W*$")  # what 
 WHICH = re.compile(r"哪[1几]?[^\W天年月日里儿]|什么(?!时候)")  # the next word is the noun
 COMPARES = re.compile(r"\bthan\b|比(?!赛)|超过")
 DEGREE = re.compile(r"\b(?:more|less|[a-z]{2,}er)\b|[更较]")
+HAN = re.compile("[\u4e00-\u9fff]+")
 PASSIVE = re.compile(r"\b(?:is|are|was|were|been|being|be|by)\b|[是被由给让从]")
 
 
@@ -150,6 +158,12 @@ def terms(text: str) -> list[tuple[int, int, str]]:
     """The words of a text but the lightest, and Chinese ones of one character."""
     english = [(one.start(), one.end(), one[0]) for one in re.finditer("[a-z]+", text) if stem(one[0]) not in LIGHT]
     return [*english, *(one for one in _spans(text) if len(one[2]) > 1 and not one[2].isascii())]
+
+
+def content(text: str) -> set[str]:
+    """English words that say something, and what stands side by side in Chinese."""
+    pairs = ("".join(pair) for run in HAN.findall(text) for pair in pairwise(run))
+    return {one for *_, one in terms(text) if one.isascii()} | {one for one in pairs if OF_GRAMMAR.isdisjoint(one)}
 
 
 def is_turned(asked: str, clause: str, names: Set[str] = frozenset()) -> bool:
