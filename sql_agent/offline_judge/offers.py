@@ -15,7 +15,7 @@ from sql_agent.offline_judge.values import plain
 PIECE = re.compile(r"[^.!?\n。！？]*[.!?\n。！？]+[\s*_]*|[^.!?\n。！？]+")
 ASIDE = re.compile(r"[,，;；](?=\s{0,2}(?:如需|如果?您?还?需要?|if you(?:'d)? (?:need|want|like)\b))", re.I)
 ADDRESSES = re.compile(  # speaks to the reader, or of the speaker
-    r"\b(?:you|your|yours|i|me|we|us)\b|[您你我请祝]|欢迎|建议|[需想]?要|随[时便]"
+    r"\b(?:you|your|yours|i|me|we|us)\b|[您你我请祝]|欢迎|建议|[需想]?要|随[时便]|其[他它]|别的|更多"
     r"|^\W*(?:anything|any|need|want|more|cheers|happy|glad|pleased|hope|just|feel free|ask|tell|say)\b"
 )
 ACTS = re.compile(
