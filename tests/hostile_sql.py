@@ -11,9 +11,7 @@ def each(template: str, words: str) -> list[str]:
 WRITES = [
     *each(
         "SELECT {}",
-        """
-        load_extension('x.so') fts3_tokenizer('simple') readfile('/etc/passwd') edit('x') sqlite_compileoption_get(0)
-        """,
+        "load_extension('x.so') fts3_tokenizer('simple') readfile('/etc/passwd') edit('x') sqlite_compileoption_get(0)",
     ),
     "SELECT 1; DROP TABLE disease",
     "SELECT 1; SELECT 2",

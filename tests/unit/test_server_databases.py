@@ -252,9 +252,7 @@ OWN = {
         ),
         *each(
             "SELECT {}",
-            """
-            query_table('accounts') getenv('HOME') current_setting('secret_directory') nextval('s') write_log('x')
-            """,
+            "query_table('accounts') getenv('HOME') current_setting('secret_directory') nextval('s') write_log('x')",
         ),
         "SELECT * FROM sqlite_scan('x.db', 't')",
         "SELECT * FROM postgres_scan('host=127.0.0.1', 'public', 't')",
