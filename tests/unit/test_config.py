@@ -137,10 +137,7 @@ def test_a_value_of_another_type_is_answered_with_the_keys_form(text: str, form:
 @pytest.mark.parametrize(
     ("tree", "says"),
     [
-        (
-            {"rollout": {"temperature": 0}},
-            r"rollout.temperature = 0 must be above 0.*set rollout.temperature = 1.0",
-        ),
+        ({"rollout": {"temperature": 0}}, r"rollout.temperature = 0 must be above 0.*set rollout.temperature = 1.0"),
         (
             {"rollout": {"presence_penalty": 0.5}},
             r"presence_penalty = 0\.5 needs optim.importance_correction = truncated",
