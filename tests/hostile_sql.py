@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+
+def each(template: str, words: str) -> list[str]:
+    """The statement with each of the words, which have no spaces, in its place."""
+    return [template.replace("{}", word) for word in words.split()]
+
+
 WRITES = [
+    *each(
+        "SELECT {}",
+        "load_extension('x.so') fts3_tokenizer('simple') readfile('/etc/passwd') edit('x') sqlite_compileoption_get(0)",
+    ),
     "SELECT 1; DROP TABLE disease",
     "SELECT 1; SELECT 2",
     "WITH x AS (SELECT 1) DELETE FROM disease",
@@ -39,21 +49,24 @@ WRITES = [
     "EXPLAIN QUERY PLAN SELECT 1",
     "QUERY PLAN SELECT 1",
     "VALUES (1)",
-    "SELECT load_extension('x.so')",
-    "SELECT fts3_tokenizer('simple')",
     "SELECT fts3_tokenizer('simple', x'0000000000000000')",
-    "SELECT readfile('/etc/passwd')",
     "SELECT writefile('evil.db', 'x')",
-    "SELECT edit('x')",
-    "SELECT sqlite_compileoption_get(0)",
 ]
 
 HIDDEN = [
-    "SELECT * FROM accounts",
-    "SELECT * FROM main.accounts",
-    'SELECT * FROM "accounts"',
-    "SELECT * FROM logins",
-    "SELECT count(*) FROM accounts",
+    *each(
+        "SELECT * FROM {}",
+        """
+        accounts main.accounts "accounts" logins drug_index_data sqlite_master sqlite_temp_master pragma_table_list
+        pragma_database_list pragma_function_list pragma_index_list('accounts') sqlite_stmt sqlite_dbpage
+        """,
+    ),
+    *each(
+        "SELECT count(*) FROM {}",
+        """
+        accounts drug_index_content sqlite_master sqlite_temp_schema pragma_table_list dbstat json_tree('[1]')
+        """,
+    ),
     "SELECT 1 FROM accounts",
     "SELECT EXISTS (SELECT 1 FROM accounts)",
     "SELECT id FROM disease WHERE id IN accounts",
@@ -66,30 +79,15 @@ HIDDEN = [
     "WITH x AS (SELECT * FROM logins) SELECT count(*) FROM x",
     "SELECT max(login) OVER () FROM accounts",
     "SELECT login FROM disease, accounts ORDER BY login",
-    "SELECT * FROM drug_index_data",
-    "SELECT count(*) FROM drug_index_content",
     "SELECT c0 FROM drug_index_content",
-    "SELECT * FROM sqlite_master",
-    "SELECT count(*) FROM sqlite_master",
     "SELECT sql FROM main.sqlite_schema",
-    "SELECT * FROM sqlite_temp_master",
-    "SELECT count(*) FROM sqlite_temp_schema",
-    "SELECT * FROM pragma_table_list",
-    "SELECT count(*) FROM pragma_table_list",
     "SELECT name FROM pragma_table_info('accounts')",
     "SELECT 1 FROM pragma_table_info('accounts')",
-    "SELECT * FROM pragma_database_list",
     "SELECT file FROM pragma_database_list",
-    "SELECT * FROM pragma_function_list",
-    "SELECT * FROM pragma_index_list('accounts')",
     "SELECT name FROM dbstat",
-    "SELECT count(*) FROM dbstat",
-    "SELECT * FROM sqlite_stmt",
-    "SELECT * FROM sqlite_dbpage",
     "SELECT * FROM bytecode('SELECT 1')",
     "SELECT * FROM tables_used('SELECT 1')",
     "SELECT value FROM json_each('[1]')",
-    "SELECT count(*) FROM json_tree('[1]')",
     "SELECT value FROM generate_series(1, 9)",
     "SELECT term FROM fts5vocab",
 ]

@@ -1,20 +1,27 @@
 """Questions under one or two of ten kinds of noise, and others that differ from them in one thing that counts.
 
-A `Noise` holds questions with slots, and what each kind of noise may change in them. Eleven pairs of them, of as
+A `Noise` holds questions with slots, and what each kind of noise may change in them. Thirteen pairs of them, of as
 many domains, are the files of tests/near_duplicates/; docs/45-curate.md says what was chosen on which.
 """
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.reworded import KINDS, in_chinese, in_english
+import cn2an
+import inflect
+
 from tests.typos import FOLDER, TYPOS, Typo
 
+KINDS = (
+    *("case", "typo", "order", "politeness", "synonym"),
+    *("number", "abbreviation", "punctuation", "switch", "contraction"),
+)
 NUMBER = re.compile(r"(?<![A-Za-z\d])\d+(?![A-Za-z\d])")
 
 
@@ -48,6 +55,12 @@ def read(name: str) -> tuple[Noise, Noise]:
     return english, chinese
 
 
+@functools.cache
+def in_english(n: int) -> str:
+    """45: forty-five."""
+    return str(inflect.engine().number_to_words(str(n)))
+
+
 def say_en(n: int) -> str:
     """45: forty-five, 1998: nineteen ninety-eight."""
     if n < 1000:
@@ -59,7 +72,7 @@ def say_en(n: int) -> str:
 
 def say_zh(n: int) -> str:
     """45: 四十五, 1998: 一九九八."""
-    return "".join(map(in_chinese, map(int, str(n)))) if n >= 1000 else in_chinese(n).replace("二百", "两百")
+    return "".join(map(cn2an.an2cn, map(int, str(n)))) if n >= 1000 else cn2an.an2cn(n).replace("二百", "两百")
 
 
 def filled(noise: Noise, template: str, dice: random.Random) -> str:

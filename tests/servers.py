@@ -1,4 +1,4 @@
-"""A database server as a child process of a test."""
+"""Servers of tests: a database as a child process, and what answers as a store does."""
 
 from __future__ import annotations
 
@@ -6,8 +6,20 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+
+
+class HealthyStore(BaseHTTPRequestHandler):
+    """Says as agent-lightning's store does that it is well, and knows nothing else."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/v1/agl/health" else 404)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silent."""
 
 
 @contextmanager

@@ -6,7 +6,6 @@ Covers all Markdown files of the project. Not covered: whether a sentence is tru
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import re
 import subprocess
@@ -22,6 +21,7 @@ import typer.main
 
 from foundation.command import OLD_NAMES, single
 from foundation.errors import UserError
+from foundation.modules import import_module
 from recipes.losses import compare
 from sql_agent.config import ROOT, build_config, known_keys, parse_assignment
 from sql_agent.offline_judge.judge import grade
@@ -72,13 +72,8 @@ def page_id(page: Path) -> str:
 every_page = pytest.mark.parametrize("page", PAGES, ids=page_id)
 
 
-@cache
 def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate_configuration", DOCS / "generate_configuration.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return import_module(str(DOCS / "generate_configuration.py"))
 
 
 # Configuration keys and flags
@@ -268,10 +263,7 @@ def test_no_measurement_is_left_open(page: Path) -> None:
 
 
 def test_the_demos_table_and_picture_are_written_from_runs(tmp_path: Path) -> None:
-    spec = importlib.util.spec_from_file_location("generate_demo", DOCS / "generate_demo.py")
-    assert spec and spec.loader
-    demo = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(demo)
+    demo = import_module(str(DOCS / "generate_demo.py"))
     values = {"test_entities/sampled": 0.25, "test_entities/greedy": 0.5}
     intervals = {key: [value - 0.125, value + 0.125] for key, value in values.items()}
     summary = {**dict.fromkeys(("before", "after", "delta"), values), "delta_ci95": intervals}

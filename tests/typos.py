@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pypinyin import lazy_pinyin
@@ -102,12 +102,20 @@ def travel_zh(text: str, dice: random.Random) -> str:
     return _times(text, at, 2) if dice.random() < 0.5 else _swapped(text, at)
 
 
-def town_zh(text: str, dice: random.Random) -> str:
-    """A character of the same or a near sound, or one left out or typed twice inside a word."""
-    if mistaken := _mistaken(text, TOWN, dice, share=0.75):
-        return mistaken
-    at = _inside(text, dice)
-    return _times(text, at, dice.choice((0, 2)))
+def by_table(table: dict[str, str], *, share: float, times: Sequence[int]) -> Typo:
+    """Characters that sound or look the same in this share of texts; else one that many times (1: behind the next)."""
+
+    def typo(text: str, dice: random.Random) -> str:
+        if mistaken := _mistaken(text, table, dice, share=share):
+            return mistaken
+        at = _inside(text, dice)
+        n = dice.choice(times)
+        return _swapped(text, at) if n == 1 else _times(text, at, n)
+
+    return typo
+
+
+town_zh, roads_zh = by_table(TOWN, share=0.75, times=(0, 2)), by_table(ROADS, share=0.7, times=(1, 0, 2))
 
 
 def roads_en(text: str, dice: random.Random) -> str:
@@ -119,14 +127,6 @@ def roads_en(text: str, dice: random.Random) -> str:
     near = KEYBOARD[place + 1 : place + 2].strip() or KEYBOARD[place - 1]
     other = text[:at] + near + text[at + 1 :]
     return dice.choice((_swapped(text, at), other, _times(text, at, 0), _times(text, at, 2)))
-
-
-def roads_zh(text: str, dice: random.Random) -> str:
-    """A character that sounds or looks the same; else one twice, one left out, or two that change places."""
-    if mistaken := _mistaken(text, ROADS, dice, share=0.7):
-        return mistaken
-    at = _inside(text, dice)
-    return dice.choice((_swapped(text, at), _times(text, at, 0), _times(text, at, 2)))
 
 
 # By name: in English, and in Chinese.

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import socket
 import subprocess
 import sys
 import time
-import types
 import venv
 from pathlib import Path
 
 import pytest
 
+from foundation.modules import import_module
+
 SCRIPT = Path(__file__).resolve().parents[2] / "utils" / "check_install.py"
 
 
-def load() -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location("check_install", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["check_install"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-check = load()
+check = import_module(str(SCRIPT))
 
 
 def run_script(*command: str) -> subprocess.CompletedProcess[str]:

@@ -47,20 +47,8 @@ def test_each_command_takes_what_it_reads_and_refuses_the_rest(command: str) -> 
                 check_read(command, tree_of(key))
 
 
-NO_KEY = {
-    "fork",
-    "backend",
-    "recipe",
-    "set_",
-    "ci",
-    "ci_fast",
-    "dry_run",
-    "lora",
-    "trajectory_level",
-    "weave",
-    "llm_proxy",
-    "debug",
-}
+NO_KEY = {"fork", "backend", "recipe", "set_", "ci", "ci_fast", "dry_run"}
+NO_KEY |= {"lora", "trajectory_level", "weave", "llm_proxy", "debug"}
 
 
 def test_each_flag_is_a_key_that_its_command_reads_or_is_decided_on() -> None:
@@ -93,15 +81,7 @@ def test_each_flag_of_each_command_was_decided_on_and_is_read() -> None:
     assert found == json.loads(GOLDEN.with_name("flags.json").read_text())
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        "--mongo-uri x",
-        "--store http://x:1",
-        "--n-runners 2",
-        "--set verl.a=1",
-    ],
-)
+@pytest.mark.parametrize("given", ["--mongo-uri x", "--store http://x:1", "--n-runners 2", "--set verl.a=1"])
 def test_train_local_refuses_flags_of_the_other_trainer(given: str) -> None:
     flags = train_flags("--backend", "local", *given.split(), "--recipe", "smoke_cpu")
     with pytest.raises(UserError, match="agentgrpo train --backend local does not read"):

@@ -85,23 +85,25 @@ def test_durations_never_show_sixty_of_anything(seconds: float) -> None:
     assert not re.search(r"\b60[ms]|h60m|m60s", duration(seconds))
 
 
-def test_a_training_step_is_one_line() -> None:
-    line = describe(TRAIN, eta_s=210.0)
-    assert line == "step 3/20  reward 0.500 (sql 0.100 + answer 0.400)  scored 30/32  12s  grad 0.25  ETA 3m30s"
+NO_REWARD = {k: v for k, v in TRAIN.items() if "reward" not in k} | {"rollout/scored": 0, "actor/grad_norm": None}
+CHECKPOINT = {"kind": "checkpoint", "step": 20, "of_steps": 20, "seconds": 61}
+TRAINED = "step 3/20  reward 0.500 (sql 0.100 + answer 0.400)  scored 30/32  12s"
 
 
-def test_a_validation_is_one_line() -> None:
-    assert describe(VALIDATION, eta_s=None) == "validation at step 0  reward 0.250 (sql 0.050)  scored 8/8  3s"
-
-
-def test_a_step_without_a_reward_says_so() -> None:
-    row = {k: v for k, v in TRAIN.items() if "reward" not in k} | {"rollout/scored": 0, "actor/grad_norm": None}
-    assert describe(row, eta_s=None).startswith("step 3/20  reward none  scored 0/32")
-
-
-def test_a_gradient_that_is_not_finite_is_not_shown_as_zero() -> None:
-    """NaN is null in metrics.jsonl."""
-    assert "grad none" in describe({**TRAIN, "actor/grad_norm": None}, eta_s=1.0)
+@pytest.mark.parametrize(
+    ("row", "eta_s", "line"),
+    [
+        (TRAIN, 210.0, f"{TRAINED}  grad 0.25  ETA 3m30s"),
+        # NaN is null in metrics.jsonl.
+        ({**TRAIN, "actor/grad_norm": None}, 1.0, f"{TRAINED}  grad none  ETA 1s"),
+        (NO_REWARD, None, "step 3/20  reward none  scored 0/32  12s  grad none  ETA 0s"),
+        (VALIDATION, None, "validation at step 0  reward 0.250 (sql 0.050)  scored 8/8  3s"),
+        (CHECKPOINT, None, "step 20/20  checkpoint saved in 1m01s"),
+        ({**CHECKPOINT, "kind": "val"}, None, ""),  # without rollouts
+    ],
+)
+def test_an_event_is_one_line(row: dict[str, Any], eta_s: float | None, line: str) -> None:
+    assert describe(row, eta_s=eta_s) == line
 
 
 def test_a_warning_is_a_line_of_its_own(tmp_path: Path) -> None:
@@ -109,12 +111,6 @@ def test_a_warning_is_a_line_of_its_own(tmp_path: Path) -> None:
     with Progress(Console(file=out, width=200), tmp_path):
         append_lines(tmp_path / run_folder.METRICS, [{**TRAIN, "warnings": ["step 3: [x] is low"]}])
     assert "\nwarning: step 3: [x] is low\n" in out.getvalue()
-
-
-def test_a_checkpoint_is_one_line_and_a_row_without_rollouts_none() -> None:
-    row: dict[str, Any] = {"kind": "checkpoint", "step": 20, "of_steps": 20, "seconds": 61}
-    assert describe(row, eta_s=None) == "step 20/20  checkpoint saved in 1m01s"
-    assert describe({**row, "kind": "val"}, eta_s=None) == ""
 
 
 def test_progress_prints_each_event_once_and_in_order(tmp_path: Path) -> None:

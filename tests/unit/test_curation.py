@@ -22,9 +22,7 @@ from sql_agent.curation.private import private
 from sql_agent.curation.rows import Row, read_rows
 from sql_agent.data.dataset import load_questions
 from sql_agent.records import Question, TrialRecord
-from tests.planted import look_for, planted
-from tests.reworded import Language, read
-from tests.reworded import planted as reworded
+from tests.planted import planted
 
 N_PLANTED = 500
 RULES_WERE_CHOSEN_ON, REPORTED_ON = 1, 20261123
@@ -48,50 +46,6 @@ def test_planted_near_duplicates_are_found_and_others_are_not(seed: int) -> None
     print(f"seed {seed}: precision {precision:.3f}, recall {recall:.3f}")
     assert precision >= 0.95 and recall >= 0.95
     assert sum(new[place][1] == other for place, other in found.items()) >= 0.99 * right
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "language",
-    [*read("reworded"), *read("reworded_shops")],
-    ids=["english", "chinese", "english shops", "chinese shops"],
-)
-def test_questions_in_other_words_are_found_and_other_questions_are_not(language: Language) -> None:
-    """Ten kinds of noise against 320 questions, and as many that differ in a number, name, attribute or denial."""
-    old, new = reworded(language, n=320, each=60, seed=20261125)
-    looked = look_for(old, new)
-    assert looked.recall >= 0.95, looked.missed
-    n_others = sum(at < 0 for _, at, _ in new)
-    assert looked.precision >= 0.95 and len(looked.wrong) <= 0.05 * n_others, looked.wrong
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("What are the side effects of aspirin?", "please tell me the side effects of Aspirin", True),
-        ("What are the side effects of aspirin?", "What are the side effects of ibuprofen?", False),
-        ("2型糖尿病的治疗", "请问二型糖尿病的治疗有哪些？", True),
-        ("高血压患者能吃布洛芬吗？", "高血压患者不能吃布洛芬吗？", False),
-        ("阿司匹林每天100mg可以吗", "阿司匹林每天300mg可以吗", False),
-        ("3 * 4 = ?", "3 + 4 = ?", False),
-        ("孕妇可以吃芒果吗", "孕妇可以吃榴莲吗", False),
-        ("Is prednisone safe?", "Is prednisolone safe?", False),
-        ("Is hydroxyzine safe?", "Is hydroxizine safe?", True),
-        ("头孢克肟怎么吃", "头孢克洛怎么吃", False),
-        ("罗红霉素怎么吃", "红霉素怎么吃", False),
-        ("What causes COPD?", "what causes chronic obstructive pulmonary disease", True),
-        ("What is a PCR test?", "what is a polymerase chain reaction test", True),
-        ("Take a pill twice a day?", "Take a pill two times daily?", True),
-        ("Take a pill twice a day?", "Take a pill three times a day?", False),
-        ("Is A better than B for pain?", "Is B better than A for pain?", False),
-        ("Can I take it before lunch?", "Before lunch, can I take it?", True),
-        ("Is it safe?", "I'm not sure, is it safe?", True),
-        ("百分之五的葡萄糖", "5%的葡萄糖", True),
-        ("他们有 4.5万人", "他们有 45000 人", True),
-    ],
-)
-def test_pairs(one: str, other: str, same: bool) -> None:
-    assert bool(list(repeats([one, other]))) is same
 
 
 def test_a_chain_of_repetitions_leaves_the_first() -> None:
@@ -247,70 +201,32 @@ def test_a_greeting_is_taken_off_and_the_question_stays(tmp_path: Path, said: st
     assert [row["question"] for row in rows] == [asked or "What is the dose of aspirin?"]
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        *(
-            "call (415) 555-2671",
-            "my cell 020 7946 0958",
-            "Telefon 030 901820 bitte",
-            "+33 6 12 34 56 78",
-            "手机13812345678",
-        ),
-        *("SSN 536-90-4399", "card 4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "身份证11010519491231002X"),
-        *("PESEL 44051401359", "TC kimlik 10000000146", "Aadhaar 2341 2341 2346"),
-        *("account number 12345678", "My name is anna", "Ask Mrs. Miller", "我叫王小明"),
-        *(
-            "我的电话是一三八一二三四五六七八",
-            "我的信用卡4111111111111111被刷了",
-            "４１１１ １１１１ １１１１ １１１１",
-        ),
-        *("微信：lilei1990", "QQ号是345678901", "card 4012.8888.8888.1881", "PAN ABCPE1234F", "NIE X1234567L"),
-        *("CURP HEGG560427MVZRRL04", "RUT 12.345.678-5", "DNI 12.345.678-Z", "BSN 111222333", "СНИЛС 112-233-445 95"),
-        *(
-            "passport: L01X00T47",
-            "病历号 20231234567",
-            "medical record number 00482931",
-            "MY NAME IS JOHN",
-            "Frau Schneider",
-        ),
-        *(f"ghp_{'16C7e42F' * 4}", f"sk-{'1234567890abcdef' * 2}", "密码是Abc12345", "my password is Hunter2!x"),
-    ],
-)
+PRIVATE = """
+call (415) 555-2671; my cell 020 7946 0958; Telefon 030 901820 bitte; +33 6 12 34 56 78; 手机13812345678;
+我的电话是一三八一二三四五六七八; SSN 536-90-4399; card 4111 1111 1111 1111; 我的信用卡4111111111111111被刷了;
+４１１１ １１１１ １１１１ １１１１; card 4012.8888.8888.1881; DE89 3704 0044 0532 0130 00; account number 12345678;
+身份证11010519491231002X; PESEL 44051401359; TC kimlik 10000000146; Aadhaar 2341 2341 2346; PAN ABCPE1234F;
+NIE X1234567L; CURP HEGG560427MVZRRL04; RUT 12.345.678-5; DNI 12.345.678-Z; BSN 111222333; СНИЛС 112-233-445 95;
+passport: L01X00T47; 病历号 20231234567; medical record number 00482931; 微信：lilei1990; QQ号是345678901;
+My name is anna; MY NAME IS JOHN; Ask Mrs. Miller; Frau Schneider; 我叫王小明;
+密码是Abc12345; my password is Hunter2!x
+"""
+TOKENS = [f"ghp_{'16C7e42F' * 4}", f"sk-{'1234567890abcdef' * 2}"]
+
+
+@pytest.mark.parametrize("said", [*(said.strip() for said in PRIVATE.split(";")), *TOKENS])
 def test_private_data_is_seen(said: str) -> None:
     assert private(f"Hello. {said} what helps?")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Emily Johnson",
-        "James Smith",
-        "Oliver Taylor",
-        "Priya Sharma",
-        "Hans Müller",
-        "Sabine Schneider",
-        "Camille Dubois",
-        "Martin, Pierre",
-        "Carlos García",
-        "María López",
-        "Giulia Rossi",
-        "João Silva",
-        "Jan de Vries",
-        "Erik Johansson",
-        "Mette Hansen",
-        "Jana Nováková",
-        "Budi Santoso",
-        "Иван Петров",
-        "王秀英",
-        "张建国",
-        "刘洋",
-        "田中陽子",
-        "김민준",
-        "이서연",
-        "अमित शर्मा",
-    ],
-)
+NAMES = """
+Emily Johnson, James Smith, Oliver Taylor, Priya Sharma, Hans Müller, Sabine Schneider, Camille Dubois, Carlos García,
+María López, Giulia Rossi, João Silva, Jan de Vries, Erik Johansson, Mette Hansen, Jana Nováková, Budi Santoso,
+Иван Петров, 王秀英, 张建国, 刘洋, 田中陽子, 김민준, 이서연, अमित शर्मा
+"""
+
+
+@pytest.mark.parametrize("name", ["Martin, Pierre", *(name.strip() for name in NAMES.split(","))])
 def test_names_of_many_countries_are_seen(name: str) -> None:
     says = (
         f"患者{name}，发烧三天怎么办？"
@@ -320,16 +236,16 @@ def test_names_of_many_countries_are_seen(name: str) -> None:
     assert private(says) == "a name"
 
 
-NAMED_IN_TEXT = (
-    *("Agnieszka Wiśniewska", "Tomasz Jankowski", "Ayşe Demir", "Hakan Öztürk", "Haruto Yamaguchi", "Takeshi Inoue"),
-    *("Rajesh Patel", "Gemma Whitfield", "Annika Schröder", "Olga Sokolova", "Trần Thị Mai", "Chinedu Okafor"),
-)
+NAMED_IN_TEXT = """
+Agnieszka Wiśniewska, Tomasz Jankowski, Ayşe Demir, Hakan Öztürk, Haruto Yamaguchi, Takeshi Inoue, Rajesh Patel,
+Gemma Whitfield, Annika Schröder, Olga Sokolova, Trần Thị Mai, Chinedu Okafor
+"""
 
 
 @pytest.mark.parametrize(
     "said",
     [
-        *(f"Please check whether {name} paid the fee in March." for name in NAMED_IN_TEXT),
+        *(f"Please check whether {name.strip()} paid the fee in March." for name in NAMED_IN_TEXT.split(",")),
         *(
             "帮我查一下赵晓雯的预约。",
             "王女士的孕吐很严重，怎么办？",
@@ -346,60 +262,38 @@ def test_names_in_a_sentence_are_seen(said: str) -> None:
     assert private(said) == "a name"
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Which visa do I need for New York in June?",
-        "How long is the flight from Buenos Aires to San Francisco?",
-        "Is Green Tea better than Black Coffee for sleep?",
-        "What is the boiling point of water on Mount Everest?",
-        "¿Dónde está la Plaza Mayor de Madrid?",
-        "王府井步行街几点关门？",
-        "关于女士健康要注意什么？",
-        "班主任老师和历史老师谁更忙？",
-        "华法林的效果比二甲双胍强吗？",
-        "安全生产许可证怎么办理？",
-        "東京から京都までどのくらいかかりますか？",
-        "이자율은 얼마인가요?",
-    ],
-)
-def test_places_and_things_are_no_names(said: str) -> None:
+PLACES_AND_THINGS = """
+Which visa do I need for New York in June?
+How long is the flight from Buenos Aires to San Francisco?
+Is Green Tea better than Black Coffee for sleep?
+What is the boiling point of water on Mount Everest?
+¿Dónde está la Plaza Mayor de Madrid?
+王府井步行街几点关门？
+关于女士健康要注意什么？
+班主任老师和历史老师谁更忙？
+华法林的效果比二甲双胍强吗？
+安全生产许可证怎么办理？
+東京から京都までどのくらいかかりますか？
+이자율은 얼마인가요?
+"""
+DISEASES_AND_HERBS = """
+Parkinson disease, Guillain Barre syndrome, Charcot Marie Tooth disease, Von Willebrand disease, Hodgkin Lymphoma,
+Stevens Johnson syndrome, 白芍和当归, 黄芪, 金银花, 陈皮泡水, 温水送服
+"""
+NUMBERS = """
+国药准字H20041234; 5 mg 50 mg 500 mg; ICD-10 E11.9; 血压140/90，血糖7.8; 批准文号 86900123000456; NCT01234567;
+2024-01-15; WBC 11,500 and platelets 250000; CAS 50-78-2; 1000-2000 IU; 10 20 30 40 mg; ISBN 0-306-40615-2;
+合同编号 HT-2023-001234; subnet 255.255.255.0; 0 1 2 3 4 5 6 7 8 9; 订单号20231123456789; passport until 2024-01-15;
+NDC 50090-3443-0; 微信Android版; password 2 of 3
+"""
+NOT_PRIVATE = [
+    *PLACES_AND_THINGS.strip().splitlines(),
+    *(f"What is {said.strip()}?" for said in DISEASES_AND_HERBS.split(",")),
+    *(f"{said.strip()}怎么样？" for said in DISEASES_AND_HERBS.split(",")),
+    *(f"What does {said.strip()} mean?" for said in NUMBERS.split(";")),
+]
+
+
+@pytest.mark.parametrize("said", NOT_PRIVATE)
+def test_places_things_and_numbers_are_not_private(said: str) -> None:
     assert private(said) == ""
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        *("Parkinson disease", "Guillain Barre syndrome", "Charcot Marie Tooth disease", "Von Willebrand disease"),
-        *("Hodgkin Lymphoma", "白芍和当归", "黄芪", "金银花", "陈皮泡水", "温水送服", "Stevens Johnson syndrome"),
-    ],
-)
-def test_names_of_diseases_and_herbs_are_not_private(said: str) -> None:
-    assert private(f"What is {said}?") == private(f"{said}怎么样？") == ""
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        *("国药准字H20041234", "5 mg 50 mg 500 mg", "ICD-10 E11.9", "血压140/90，血糖7.8", "批准文号 86900123000456"),
-        *(
-            "WBC 11,500 and platelets 250000",
-            "2024-01-15",
-            "NCT01234567",
-            "CAS 50-78-2",
-            "1000-2000 IU",
-            "10 20 30 40 mg",
-            "ISBN 0-306-40615-2",
-            "NDC 50090-3443-0",
-            "合同编号 HT-2023-001234",
-            "subnet 255.255.255.0",
-            "0 1 2 3 4 5 6 7 8 9",
-            "订单号20231123456789",
-            "passport until 2024-01-15",
-            "微信Android版",
-            "password 2 of 3",
-        ),
-    ],
-)
-def test_medical_numbers_are_not_private(said: str) -> None:
-    assert private(f"What does {said} mean?") == ""

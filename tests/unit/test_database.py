@@ -222,17 +222,6 @@ def test_fifty_parallel_queries_and_one_cancelled(path: Path) -> None:
     assert workers() == []
 
 
-def test_a_cancelled_running_query_does_not_disturb_the_next(database: Database) -> None:
-    async def run() -> None:
-        for n in range(6):
-            slow = asyncio.create_task(database.query(SLOW))
-            await asyncio.sleep(0.02)
-            slow.cancel()
-            assert (await database.query(f"SELECT {n}")).rows == [[n]]
-
-    asyncio.run(run())
-
-
 def test_a_lookup_does_not_wait_for_what_is_slow(path: Path) -> None:
     async def run(database: Database) -> float:
         slow = [asyncio.create_task(database.query(SLOW)) for _ in range(64)]

@@ -5,10 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,31 +14,12 @@ from foundation.errors import UserError
 from sql_agent.config import StoreConfig
 from sql_agent.training import external_store
 from sql_agent.training.external_store import USUAL_ADDRESS, store_address, wait_for_store
+from tests.servers import HealthyStore
 from tests.typed import status_of
 
 
 def fail(text: str) -> None:
     raise AssertionError(text)
-
-
-class _Store(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200 if self.path == "/v1/agl/health" else 404)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Silent."""
-
-
-@pytest.fixture
-def store() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), _Store)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
 
 def test_a_store_that_answers_passes_also_behind_a_proxy_variable(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,27 +28,14 @@ def test_a_store_that_answers_passes_also_behind_a_proxy_variable(store: str, mo
     wait_for_store(f"{store}/", say=fail)
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "http://127.0.0.1:1",
-        "127.0.0.1:9999",
-        "http://127.0.0.1:99999",
-        "http://",
-        "localhost",
-        "ftp://h",
-        "http://[::1",
-    ],
-)
+WRONG = "http://127.0.0.1:1 127.0.0.1:9999 http://127.0.0.1:99999 http:// localhost ftp://h http://[::1"
+
+
+@pytest.mark.parametrize("address", WRONG.split())
 def test_a_wrong_store_address_is_named(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(external_store, "START_LIMIT_S", 0.0)
     with pytest.raises(UserError, match="no agent-lightning store answers there .*--port 9999"):
         wait_for_store(address, say=fail)
-
-
-def test_another_server_is_no_store(store: str) -> None:
-    with pytest.raises(UserError, match="HTTPStatusError"):
-        wait_for_store(f"{store}/elsewhere", say=fail)
 
 
 def test_a_store_that_is_still_starting_is_waited_for() -> None:
@@ -80,7 +46,7 @@ def test_a_store_that_is_still_starting_is_waited_for() -> None:
 
     def start() -> None:
         time.sleep(1.2)
-        with HTTPServer(("127.0.0.1", port), _Store) as server:
+        with HTTPServer(("127.0.0.1", port), HealthyStore) as server:
             server.handle_request()
 
     thread = threading.Thread(target=start)
@@ -90,9 +56,9 @@ def test_a_store_that_is_still_starting_is_waited_for() -> None:
     assert len(said) == 1 and f"http://127.0.0.1:{port}" in said[0]
 
 
-def test_another_answer_than_a_stores_is_not_waited_for(store: str) -> None:
+def test_another_server_is_no_store_and_not_waited_for(store: str) -> None:
     started = time.monotonic()
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match="HTTPStatusError"):
         wait_for_store(f"{store}/elsewhere", say=fail)
     assert time.monotonic() - started < 5
 

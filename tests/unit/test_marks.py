@@ -20,45 +20,16 @@ from sql_agent.config import ROOT
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from sql_agent.tuning.chats import plain_message
 
-PIECES = ["<", "|", ">", "im_end", "im_start", "tool_call", "/", "<|", "|>", "｜", "[", "]", "INST", "[/", "TOOL_CALLS"]
-PIECES += [
-    "endoftext",
-    "think",
-    "<<",
-    "s",
-    " ",
-    "血压<140",
-    "\n",
-    "gMASK",
-    "tool▁sep",
-    "!",
-    "＜",
-    "＜＜",
-    "［",
-    "=",
-    "\\",
-]
+PARTS = """
+< | > im_end im_start tool_call / <| |> ｜ [ ] INST [/ TOOL_CALLS endoftext think << s 血压<140 gMASK tool▁sep ! ＜ ＜＜
+［ = \\
+"""
+PIECES = [*PARTS.split(), " ", "\n"]
 TEXTS = st.lists(st.sampled_from([*PIECES, *FAMILIES]) | st.text(max_size=3), max_size=30).map("".join)
 # What others write and no tokenizer knows.
-PLAIN = [
-    "血压 < 140 且 > 90",
-    "a[0], [1], [x]",
-    "x<3",
-    "Ann <ann@x.org>",
-    "<p class='a'>b</p>",
-    "[ERROR] [注意] [WARN]",
-]
-PLAIN += [
-    "vector<int> f(std::map<K, V>)",
-    "<system>",
-    "<s>",
-    "<<SYS>>",
-    "[CAPS]",
-    "List<String>",
-    "</html>",
-    "<|>",
-    "<||>",
-]
+WORDS = "x<3 <system> <s> <<SYS>> [CAPS] List<String> </html> <|> <||>"
+PLAIN = ["血压 < 140 且 > 90", "a[0], [1], [x]", "Ann <ann@x.org>", "<p class='a'>b</p>", "[ERROR] [注意] [WARN]"]
+PLAIN += ["vector<int> f(std::map<K, V>)", *WORDS.split()]
 
 
 @cache

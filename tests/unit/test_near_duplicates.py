@@ -1,4 +1,4 @@
-"""Near-duplicates under one or two of ten kinds of noise, in eleven sets of domains, and what always distinguishes."""
+"""Near-duplicates under one or two of ten kinds of noise, in thirteen sets of domains; what always distinguishes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.planted import look_for
 from tests.typos import FOLDER
 
 SEED = 20261125
-# Rules and words were chosen on daily, then on travel; the first figures of the others are in docs/45.
+# Rules and words were chosen on daily, then on travel; docs/45 has the first figures of those up to stage.
 SETS = {
     "daily": 0.97,
     "travel": 0.96,
@@ -28,6 +28,8 @@ SETS = {
     "garage": 0.95,
     "station": 0.95,
     "stage": 0.91,
+    "clinic": 0.95,
+    "shops": 0.95,
 }
 CASES = [(noise, least) for name, least in SETS.items() for noise in read(name)]
 IDS = [f"{name}-{language}" for name in SETS for language in ("english", "chinese")]
@@ -66,6 +68,26 @@ def test_a_question_of_another_number_is_another_question_under_any_noise(noise:
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
+        ("What are the side effects of aspirin?", "please tell me the side effects of Aspirin", True),
+        ("What are the side effects of aspirin?", "What are the side effects of ibuprofen?", False),
+        ("2型糖尿病的治疗", "请问二型糖尿病的治疗有哪些？", True),
+        ("高血压患者能吃布洛芬吗？", "高血压患者不能吃布洛芬吗？", False),
+        ("阿司匹林每天100mg可以吗", "阿司匹林每天300mg可以吗", False),
+        ("3 * 4 = ?", "3 + 4 = ?", False),
+        ("孕妇可以吃芒果吗", "孕妇可以吃榴莲吗", False),
+        ("Is prednisone safe?", "Is prednisolone safe?", False),
+        ("Is hydroxyzine safe?", "Is hydroxizine safe?", True),
+        ("头孢克肟怎么吃", "头孢克洛怎么吃", False),
+        ("罗红霉素怎么吃", "红霉素怎么吃", False),
+        ("What causes COPD?", "what causes chronic obstructive pulmonary disease", True),
+        ("What is a PCR test?", "what is a polymerase chain reaction test", True),
+        ("Take a pill twice a day?", "Take a pill two times daily?", True),
+        ("Take a pill twice a day?", "Take a pill three times a day?", False),
+        ("Is A better than B for pain?", "Is B better than A for pain?", False),
+        ("Can I take it before lunch?", "Before lunch, can I take it?", True),
+        ("Is it safe?", "I'm not sure, is it safe?", True),
+        ("百分之五的葡萄糖", "5%的葡萄糖", True),
+        ("他们有 4.5万人", "他们有 45000 人", True),
         ("Does the bus go from Porto to Faro?", "Does the bus go from Faro to Porto?", False),
         ("Does the bus go from Porto to Faro?", "From Porto to Faro, does the bus go?", True),
         ("怎么把元组转换成列表？", "怎么把列表转换成元组？", False),

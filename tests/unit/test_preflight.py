@@ -112,10 +112,6 @@ def test_an_unfit_model_folder_is_refused(tmp_path: Path, changes: dict[str, Any
         check(model(tmp_path, **changes))
 
 
-def test_code_of_a_model_runs_only_when_trusted(tmp_path: Path) -> None:
-    check(model(tmp_path, config={"auto_map": {"AutoModel": "x.y"}}), trusted=True)
-
-
 @pytest.mark.parametrize("name", ["modeling_own.py", "custom_generate/generate.py"])
 def test_code_in_a_model_folder_is_refused_though_no_key_names_it(tmp_path: Path, name: str) -> None:
     file = model(tmp_path) / name
@@ -182,11 +178,15 @@ def judged(folder: Path) -> TrainConfig:
     return build_config({"reward": {"judge": {"folder": str(folder / "judge")}}})
 
 
+def teacher(monkeypatch: pytest.MonkeyPatch, base_url: str) -> None:
+    """Variables that name an LLM as the judge, or none."""
+    for name, value in {"BASE_URL": base_url, "API_KEY": "sk-secret-value", "MODEL": "judge-model"}.items():
+        monkeypatch.setenv(f"TEACHER_{name}", value if base_url else "")
+
+
 def test_a_wrong_judge_key_is_found_before_the_first_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with openai_server(lambda _: error_reply(401, "wrong key")) as server:
-        monkeypatch.setenv("TEACHER_BASE_URL", server.base_url)
-        monkeypatch.setenv("TEACHER_API_KEY", "sk-secret-value")
-        monkeypatch.setenv("TEACHER_MODEL", "judge")
+        teacher(monkeypatch, server.base_url)
         with pytest.raises(UserError, match="judge: .*401") as caught:
             check_judge(build_context(judged(tmp_path).reward))
     assert "sk-secret-value" not in str(caught.value) and len(server.requests) == 1
@@ -195,14 +195,11 @@ def test_a_wrong_judge_key_is_found_before_the_first_step(monkeypatch: pytest.Mo
 def test_a_judge_that_answers_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     verdict = {"accuracy": 1, "completeness": 1, "clarity": 1, "professionalism": 1, "overall": 1, "reason": "ok"}
     with openai_server(lambda _: chat_reply(json.dumps(verdict))) as server:
-        monkeypatch.setenv("TEACHER_BASE_URL", server.base_url)
-        monkeypatch.setenv("TEACHER_API_KEY", "k")
-        monkeypatch.setenv("TEACHER_MODEL", "judge-model")
+        teacher(monkeypatch, server.base_url)
         context = build_context(judged(tmp_path).reward)
         check_judge(context)
         assert "judge-model" in context.judge_name
-    for name in ("TEACHER_BASE_URL", "TEACHER_API_KEY", "TEACHER_MODEL"):
-        monkeypatch.delenv(name)
+    teacher(monkeypatch, "")
     assert "offline" in build_context(judged(tmp_path).reward).judge_name
 
 
@@ -319,10 +316,7 @@ def test_only_own_runs_are_resumed(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError,
-        match="--resume latest: no complete global_step_N folder below .*Name a run that saved one",
-    ):
+    with pytest.raises(UserError, match="latest: no complete global_step_N folder below .*Name a run that saved one"):
         found("latest", tmp_path)
     (tmp_path / "global_step_5").mkdir()
     for resume in ("none", str(tmp_path / "global_step_5")):

@@ -18,16 +18,23 @@ import pytest
 from sql_agent.config import ROOT, PythonConfig
 from sql_agent.environment.sandbox.pool import Sandbox
 
+MODULES = """
+os sys ctypes socket subprocess builtins importlib os.path math.os time _strptime signal gc inspect pickle
+multiprocessing threading sql_agent
+"""
+WALKS = """
+().__class__.__base__.__subclasses__() [].__class__.__mro__[-1].__subclasses__() ''.__class__.mro() (1).__class__
+print.__self__ len.__self__.open print.__globals__ ().__reduce_ex__(2) int.__subclasshook__ __builtins__
+__builtins__['open'] __import__('os') __loader__ __build_class__ dict(__class__=1)
+"""
+NOT_GIVEN = """
+eval('1') exec('1') open('/etc/passwd') input() vars() globals() locals() dir() type(()) object() super()
+memoryview(b'') breakpoint() help() exit() quit() id(1) classmethod(1) BaseException()
+"""
 ATTEMPTS = [
     # dunder walks
-    "().__class__.__base__.__subclasses__()",
-    "[].__class__.__mro__[-1].__subclasses__()",
-    "''.__class__.mro()",
-    "(1).__class__",
+    *WALKS.split(),
     "x = 1\nx.__init__.__globals__",
-    "print.__self__",
-    "len.__self__.open",
-    "print.__globals__",
     "(lambda: 0).__globals__",
     "(lambda: 0).__code__",
     "(lambda: 0).__closure__",
@@ -39,66 +46,23 @@ ATTEMPTS = [
     "from functools import reduce\nreduce.__self__",
     "from functools import lru_cache\nlru_cache(lambda: 0).__wrapped__",
     "from functools import partial\npartial(print).func.__self__",
-    "().__reduce_ex__(2)",
-    "int.__subclasshook__",
     "0 .__doc__",
     "x.＿＿class＿＿",  # full-width underscores, which Python reads as plain ones
     "().__𝒄𝒍𝒂𝒔𝒔__",
-    "__builtins__",
-    "__builtins__['open']",
-    "__import__('os')",
-    "__loader__",
-    "__build_class__",
     "def __f(): pass",
     "x = lambda __a: __a",
     "try:\n    1/0\nexcept Exception as __e:\n    pass",
     "for __x in [1]: pass",
     "import math as __math",
-    "dict(__class__=1)",
     "global __builtins__\n__builtins__ = {}",
     # names that are not given
-    "eval('1')",
-    "exec('1')",
+    *NOT_GIVEN.split(),
     "compile('1', '', 'eval')",
-    "open('/etc/passwd')",
-    "input()",
     "getattr((), '__class__')",
     "setattr(print, 'a', 1)",
-    "vars()",
-    "globals()",
-    "locals()",
-    "dir()",
-    "type(())",
-    "object()",
-    "super()",
-    "memoryview(b'')",
-    "breakpoint()",
-    "help()",
-    "exit()",
-    "quit()",
-    "id(1)",
-    "classmethod(1)",
     "property(lambda s: s)",
-    "BaseException()",
     # imports
-    "import os",
-    "import sys",
-    "import ctypes",
-    "import socket",
-    "import subprocess",
-    "import builtins",
-    "import importlib",
-    "import os.path",
-    "import math.os",
-    "import time",
-    "import _strptime",
-    "import signal",
-    "import gc",
-    "import inspect",
-    "import pickle",
-    "import multiprocessing",
-    "import threading",
-    "import sql_agent",
+    *(f"import {name}" for name in MODULES.split()),
     "from os import system",
     "from . import x",
     "from .. import os",

@@ -27,7 +27,7 @@ from sql_agent.environment.database import Database
 from sql_agent.environment.sql_worker import Settings
 from sql_agent.errors import DatabaseFault
 from sql_agent.scoring.result_match import is_ordered
-from tests.hostile_sql import HIDDEN, TELLTALE, WRITES
+from tests.hostile_sql import HIDDEN, TELLTALE, WRITES, each
 from tests.postgres import new_database
 from tests.postgres import server as postgres_server
 
@@ -241,29 +241,22 @@ def test_rows_and_characters_are_limited(served: Served) -> None:
 # What each database has and the others lack.
 OWN = {
     "duckdb": [
-        "SELECT * FROM read_csv('/etc/passwd')",
-        "SELECT * FROM read_csv_auto('/etc/passwd')",
-        "SELECT * FROM read_text('/etc/passwd')",
-        "SELECT * FROM read_blob('/etc/*')",
-        "SELECT * FROM read_parquet('http://127.0.0.1:9/x.parquet')",
-        "SELECT * FROM '/etc/passwd'",
-        'SELECT * FROM "/etc/passwd"',
-        "SELECT * FROM 'http://127.0.0.1:9/x.csv'",
-        "SELECT * FROM glob('/etc/*')",
-        "SELECT * FROM sniff_csv('/etc/passwd')",
-        "SELECT * FROM duckdb_tables()",
-        "SELECT * FROM duckdb_secrets()",
-        "SELECT * FROM duckdb_settings()",
+        *each(
+            "SELECT * FROM {}",
+            """
+            read_csv('/etc/passwd') read_csv_auto('/etc/passwd') read_text('/etc/passwd') read_blob('/etc/*')
+            read_parquet('http://127.0.0.1:9/x.parquet') '/etc/passwd' "/etc/passwd" 'http://127.0.0.1:9/x.csv'
+            glob('/etc/*') sniff_csv('/etc/passwd') duckdb_tables() duckdb_secrets() duckdb_settings()
+            query_table('accounts') range(3) shop.main.accounts main.accounts
+            """,
+        ),
+        *each(
+            "SELECT {}",
+            "query_table('accounts') getenv('HOME') current_setting('secret_directory') nextval('s') write_log('x')",
+        ),
         "SELECT * FROM sqlite_scan('x.db', 't')",
         "SELECT * FROM postgres_scan('host=127.0.0.1', 'public', 't')",
         "SELECT * FROM query('SELECT * FROM accounts')",
-        "SELECT * FROM query_table('accounts')",
-        "SELECT query_table('accounts')",
-        "SELECT getenv('HOME')",
-        "SELECT current_setting('secret_directory')",
-        "SELECT * FROM range(3)",
-        "SELECT * FROM shop.main.accounts",
-        "SELECT * FROM main.accounts",
         "FROM accounts",
         "FROM accounts SELECT login",
         "SELECT * FROM accounts AT (VERSION => 1)",
@@ -290,28 +283,34 @@ OWN = {
         "CREATE SECRET s (TYPE s3)",
         "CREATE MACRO upper(x) AS (SELECT login FROM accounts)",
         "CHECKPOINT",
-        "SELECT nextval('s')",
-        "SELECT write_log('x')",
         "SELECT list_transform([1], x -> x)",
         "SELECT accounts FROM accounts",
         "SELECT repeat('x', 1000000000)",
         "SELECT * FROM disease USING SAMPLE 1",
     ],
     "postgresql": [
-        "SELECT pg_read_file('/etc/passwd')",
-        "SELECT pg_read_binary_file('/etc/passwd')",
-        "SELECT pg_catalog.pg_read_file('/etc/passwd')",
-        "SELECT \"pg_read_file\"('/etc/passwd')",
+        *each(
+            "SELECT * FROM {}",
+            """
+            pg_ls_dir('/') pg_class pg_catalog.pg_class pg_shadow pg_stat_activity pg_largeobject pg_settings
+            information_schema.tables other_schema.notes public.accounts
+            """,
+        ),
+        *each(
+            "SELECT {}",
+            """
+            pg_read_file('/etc/passwd') pg_read_binary_file('/etc/passwd') pg_catalog.pg_read_file('/etc/passwd')
+            "pg_read_file"('/etc/passwd') pg_ls_dir('/') pg_stat_file('/etc/passwd') lo_import('/etc/passwd')
+            lo_create(7) dblink_connect('host=127.0.0.1') current_setting('data_directory') pg_reload_conf()
+            pg_terminate_backend(pg_backend_pid()) pg_sleep(9) pg_advisory_lock(1) nextval('s') pg_current_wal_lsn()
+            version() current_user session_user current_database() inet_server_addr() pg_get_viewdef('logins')
+            to_regclass('accounts') 'accounts'::regclass 'pg_read_file'::regproc $1
+            """,
+        ),
         "SELECT U&\"pg\\005fread\\005ffile\"('/etc/passwd')",
-        "SELECT pg_ls_dir('/')",
-        "SELECT * FROM pg_ls_dir('/')",
-        "SELECT pg_stat_file('/etc/passwd')",
-        "SELECT lo_import('/etc/passwd')",
         "SELECT lo_export(1, '/tmp/evil')",
-        "SELECT lo_create(7)",
         "SELECT lo_from_bytea(0, 'x')",
         "SELECT dblink('host=127.0.0.1', 'SELECT 1')",
-        "SELECT dblink_connect('host=127.0.0.1')",
         "SELECT * FROM dblink('host=127.0.0.1', 'SELECT 1') AS t(a int)",
         "SELECT query_to_xml('SELECT * FROM accounts', true, false, '')",
         "SELECT table_to_xml('accounts', true, false, '')",
@@ -323,43 +322,18 @@ OWN = {
         "SELECT * FROM ts_stat('SELECT to_tsvector(login) FROM accounts')",
         "SELECT set_config('default_transaction_read_only', 'off', false)",
         "SELECT set_config('search_path', 'other_schema', false)",
-        "SELECT current_setting('data_directory')",
-        "SELECT pg_reload_conf()",
-        "SELECT pg_terminate_backend(pg_backend_pid())",
-        "SELECT pg_sleep(9)",
-        "SELECT pg_advisory_lock(1)",
         "SELECT pg_notify('a', 'b')",
-        "SELECT nextval('s')",
         "SELECT pg_logical_emit_message(true, 'a', 'b')",
-        "SELECT pg_current_wal_lsn()",
-        "SELECT version()",
-        "SELECT current_user",
-        "SELECT session_user",
-        "SELECT current_database()",
-        "SELECT inet_server_addr()",
         "SELECT has_table_privilege('accounts', 'SELECT')",
-        "SELECT pg_get_viewdef('logins')",
-        "SELECT to_regclass('accounts')",
-        "SELECT 'accounts'::regclass",
         "SELECT CAST('accounts' AS regclass)",
-        "SELECT 'pg_read_file'::regproc",
         "SELECT tableoid FROM disease",
         "SELECT ctid FROM disease",
         "SELECT disease.upper FROM disease",
         "SELECT d.pg_typeof FROM disease d",
         "SELECT d.row_to_json FROM disease d",
         "SELECT (d).id FROM disease d",
-        "SELECT * FROM pg_class",
-        "SELECT * FROM pg_catalog.pg_class",
         "SELECT * FROM pg_class, (WITH pg_class AS (SELECT 1 AS a) SELECT * FROM pg_class) x",
         "WITH a AS (SELECT * FROM pg_class), pg_class AS (SELECT 1 AS b) SELECT * FROM a",
-        "SELECT * FROM pg_shadow",
-        "SELECT * FROM pg_stat_activity",
-        "SELECT * FROM pg_largeobject",
-        "SELECT * FROM pg_settings",
-        "SELECT * FROM information_schema.tables",
-        "SELECT * FROM other_schema.notes",
-        "SELECT * FROM public.accounts",
         "TABLE accounts",
         "SELECT * INTO evil FROM disease",
         "SELECT * FROM disease FOR UPDATE",
@@ -393,11 +367,23 @@ OWN = {
         "SELECT 1 OPERATOR(pg_catalog.+) 1",
         "SELECT * FROM ROWS FROM (pg_ls_dir('/'))",
         "SELECT x FROM disease, LATERAL pg_ls_dir('/') x",
-        "SELECT $1",
     ],
     "mariadb": [
-        "SELECT LOAD_FILE('/etc/passwd')",
-        "SELECT `LOAD_FILE`('/etc/passwd')",
+        *each(
+            "SELECT * FROM {}",
+            """
+            mysql.user mysql.global_priv information_schema.tables information_schema.processlist
+            performance_schema.threads other_schema.notes shop.accounts `shop`.`accounts`
+            """,
+        ),
+        *each(
+            "SELECT {}",
+            """
+            LOAD_FILE('/etc/passwd') `LOAD_FILE`('/etc/passwd') @x @@datadir @@global.secure_file_priv SLEEP(9)
+            RELEASE_ALL_LOCKS() USER() CURRENT_USER CURRENT_USER() DATABASE() VERSION() CONNECTION_ID()
+            LAST_INSERT_ID(7) NEXTVAL(s) sys_exec('id') shop.f(1) _utf8mb4'x' SPACE(1000000000)
+            """,
+        ),
         "SELECT /*! LOAD_FILE('/etc/passwd') */",
         "SELECT /*!50000 LOAD_FILE('/etc/passwd') */ AS x",
         "SELECT /*M!100000 LOAD_FILE('/etc/passwd') */ AS x",
@@ -408,36 +394,13 @@ OWN = {
         "SELECT 1 INTO DUMPFILE '/tmp/evil'",
         "SELECT 1 INTO @x",
         "SELECT @x := 1",
-        "SELECT @x",
-        "SELECT @@datadir",
-        "SELECT @@global.secure_file_priv",
-        "SELECT SLEEP(9)",
         "SELECT BENCHMARK(1000000000, MD5('a'))",
         "SELECT GET_LOCK('a', 1)",
-        "SELECT RELEASE_ALL_LOCKS()",
         "SELECT MASTER_POS_WAIT('a', 1)",
-        "SELECT USER()",
-        "SELECT CURRENT_USER",
-        "SELECT CURRENT_USER()",
-        "SELECT DATABASE()",
-        "SELECT VERSION()",
-        "SELECT CONNECTION_ID()",
-        "SELECT LAST_INSERT_ID(7)",
         "SELECT EXTRACTVALUE(1, CONCAT(0x7e, (SELECT login FROM accounts)))",
         "SELECT UPDATEXML(1, CONCAT(0x7e, (SELECT login FROM accounts)), 1)",
         "SELECT NEXT VALUE FOR s",
-        "SELECT NEXTVAL(s)",
         "SELECT SETVAL(s, 7)",
-        "SELECT sys_exec('id')",
-        "SELECT * FROM mysql.user",
-        "SELECT * FROM mysql.global_priv",
-        "SELECT * FROM information_schema.tables",
-        "SELECT * FROM information_schema.processlist",
-        "SELECT * FROM performance_schema.threads",
-        "SELECT * FROM other_schema.notes",
-        "SELECT * FROM shop.accounts",
-        "SELECT * FROM `shop`.`accounts`",
-        "SELECT shop.f(1)",
         "SELECT * FROM disease FOR UPDATE",
         "SELECT * FROM disease LOCK IN SHARE MODE",
         "SELECT * FROM disease PROCEDURE ANALYSE()",
@@ -468,10 +431,8 @@ OWN = {
         "TABLE accounts",
         "SELECT 'a\\'; DELETE FROM disease; -- '",
         "SELECT 1; DELETE FROM disease",
-        "SELECT _utf8mb4'x'",
         "SELECT REPEAT('x', 1000000000)",
         "SELECT LPAD('x', 1000000000, 'x')",
-        "SELECT SPACE(1000000000)",
         "SELECT * FROM JSON_TABLE('[1]', '$[*]' COLUMNS (a INT PATH '$')) t",
     ],
 }

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 
+from foundation.modules import import_module
 from sql_agent.config import ROOT
 
 
 def test_the_site_has_every_page_in_the_order_of_the_index_and_what_they_show() -> None:
-    spec = importlib.util.spec_from_file_location("build_site", ROOT / "docs" / "build_site.py")
-    assert spec and spec.loader
-    site = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(site)
+    site = import_module(str(ROOT / "docs" / "build_site.py"))
     laid_out, named = site.reachable(), json.dumps(site.order())
     pages = [str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md")]
     assert len(pages) > 20 and set(pages) <= laid_out

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -81,36 +82,34 @@ def test_all_documented_flags_are_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "resume"),
+    ("flags", "key", "value"),
     [
-        ([], ""),
-        (["--resume"], "latest"),
-        (["--resume", "--ci"], "latest"),
-        (["--resume", "latest"], "latest"),
-        (["--resume", "runs/a"], "runs/a"),
+        ("", "trainer.resume", ""),
+        ("--resume", "trainer.resume", "latest"),
+        ("--resume --ci", "trainer.resume", "latest"),
+        ("--resume latest", "trainer.resume", "latest"),
+        ("--resume runs/a", "trainer.resume", "runs/a"),
+        ("", "model.lora_rank", 0),
+        ("--lora", "model.lora_rank", 32),
+        ("--lora-adapter-path /a", "model.lora_rank", 32),
+        ("--lora-rank 8", "model.lora_rank", 8),
+        ("--lora --lora-rank 4", "model.lora_rank", 4),
+        ("--ci", "trainer.max_steps", 20),
+        ("--ci --set trainer.max_steps=5", "trainer.max_steps", 5),
+        ("--ci --set trainer.max_steps=100", "trainer.max_steps", 20),
+        ("--set trainer.max_steps=100", "trainer.max_steps", 100),
+        ("--n-runners 3 --set rollout.n_runners=5 --set rollout.n_runners=6", "rollout.n_runners", 6),
+        # 16 questions a step fit smoke_cpu's mini batch of 8, though not the default's of 32.
+        ("--set optim.questions_per_step=16", "optim.mini_batch_questions", 8),
     ],
 )
-def test_resume_takes_an_optional_value(arguments: list[str], resume: str) -> None:
-    assert resolve(*arguments).trainer.resume == resume
+def test_what_flags_mean(flags: str, key: str, value: object) -> None:
+    assert attrgetter(key)(resolve(*flags.split())) == value
 
 
 def test_flags_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
     """--lora must not be taken for the beginning of --lora-rank, nor a typo for a flag."""
     assert status_of("train", "--n-runner", "3") == 2 and "--n-runner" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "rank"),
-    [
-        ([], 0),
-        (["--lora"], 32),
-        (["--lora-adapter-path", "/a"], 32),
-        (["--lora-rank", "8"], 8),
-        (["--lora", "--lora-rank", "4"], 4),
-    ],
-)
-def test_lora_flags_imply_a_rank(arguments: list[str], rank: int) -> None:
-    assert resolve(*arguments).model.lora_rank == rank
 
 
 def test_lora_keeps_the_rank_of_the_recipe(tmp_path: Path) -> None:
@@ -123,13 +122,6 @@ def test_without_a_gpu_the_smoke_recipe_runs() -> None:
     assert (config.recipe, config.trainer.device, config.trainer.max_steps) == ("smoke_cpu", "cpu", 20)
     assert config.agent.system_prompt == "system_short"
     assert resolve("--model", "/m").agent.system_prompt == "system_zh"
-
-
-def test_ci_bounds_the_steps() -> None:
-    assert resolve("--ci").trainer.max_steps == 20
-    assert resolve("--ci", "--set", "trainer.max_steps=5").trainer.max_steps == 5
-    assert resolve("--ci", "--set", "trainer.max_steps=100").trainer.max_steps == 20
-    assert resolve("--set", "trainer.max_steps=100").trainer.max_steps == 100
 
 
 def test_ci_fast_is_one_small_step_with_one_validation() -> None:
@@ -146,16 +138,6 @@ def test_ci_fast_works_with_every_group_size(group_size: int) -> None:
     settings = f"rollout.group_size={group_size}"
     assert resolve("--set", settings).rollout.group_size == group_size
     assert resolve("--ci-fast", "--set", settings).trainer.max_steps == 1
-
-
-def test_a_setting_is_judged_together_with_its_recipe() -> None:
-    """16 questions a step fit smoke_cpu's mini batch of 8, though not the default's of 32."""
-    assert resolve("--set", "optim.questions_per_step=16").optim.mini_batch_questions == 8
-
-
-def test_set_wins_over_flags() -> None:
-    config = resolve("--n-runners", "3", "--set", "rollout.n_runners=5", "--set", "rollout.n_runners=6")
-    assert config.rollout.n_runners == 6
 
 
 def test_steps_follow_from_questions_and_epochs() -> None:
@@ -197,39 +179,30 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return text
 
 
-def test_main_refuses_weave(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "token ids come from the LLM proxy" in refusal(capsys, *CPU, "--weave")
-
-
-def test_main_refuses_an_unknown_recipe(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "Recipes: " in refusal(capsys, *CPU, "--recipe", "none")
-
-
-def test_main_refuses_several_gpus_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "--n-gpus 2: on a CPU" in refusal(capsys, *CPU, "--n-gpus", "2")
-
-
 @pytest.mark.parametrize(
-    ("managed", "flags", "text"),
+    ("variables", "flags", "text"),
     [
-        ("1", ["--store", "http://localhost:1"], "with AGL_MANAGED_STORE=1"),
-        ("0", ["--store", "http://localhost:1", "--mongo-uri", "mongodb://h"], "exclude each other"),
+        ("", "--weave", "token ids come from the LLM proxy"),
+        ("", "--recipe none", "Recipes: "),
+        ("", "--n-gpus 2", "--n-gpus 2: on a CPU"),
+        ("AGL_MANAGED_STORE=1", "--store http://localhost:1", "with AGL_MANAGED_STORE=1"),
+        ("AGL_MANAGED_STORE=0", "--store http://localhost:1 --mongo-uri mongodb://h", "exclude each other"),
+        ("AGL_CURRENT_ROLE=worker", "", "AGL_CURRENT_ROLE=worker: must be algorithm, runner or both"),
+        ("", "--resume", "--resume latest: no complete global_step_N folder below"),
+        ("", "--set database.path=/none.db", "none.db"),
     ],
 )
-def test_main_refuses_store_flags_that_contradict(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, managed: str, flags: list[str], text: str
+def test_main_refuses_what_cannot_be(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    files: list[str],
+    variables: str,
+    flags: str,
+    text: str,
 ) -> None:
-    monkeypatch.setenv("AGL_MANAGED_STORE", managed)
-    assert text in refusal(capsys, *CPU, *flags)
-
-
-def test_main_refuses_an_unknown_role(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AGL_CURRENT_ROLE", "worker")
-    assert "AGL_CURRENT_ROLE=worker: must be algorithm, runner or both" in refusal(capsys, *CPU)
-
-
-def test_main_refuses_a_missing_database(capsys: pytest.CaptureFixture[str], files: list[str], tmp_path: Path) -> None:
-    assert "none.db" in refusal(capsys, *files, "--set", f"database.path={tmp_path / 'none.db'}")
+    for variable in variables.split():
+        monkeypatch.setenv(*variable.split("="))
+    assert text in refusal(capsys, *files, *flags.split())
 
 
 @pytest.mark.parametrize("is_named", [True, False])
@@ -259,25 +232,18 @@ def test_a_runner_machine_needs_no_gpu(
 
 
 @pytest.mark.long
-def test_main_refuses_broken_questions(capsys: pytest.CaptureFixture[str], files: list[str], tmp_path: Path) -> None:
-    broken = tmp_path / "broken.parquet"
-    broken.write_bytes(b"PAR1 no parquet")
-    assert f"{broken}: not a readable parquet file" in refusal(capsys, *files, "--data", str(broken))
-    assert "none.parquet: does not exist" in refusal(capsys, *files, "--val-data", str(tmp_path / "none.parquet"))
-
-
-@pytest.mark.long
-def test_main_refuses_a_model_that_is_not_there(
+def test_main_refuses_files_that_cannot_be_used(
     capsys: pytest.CaptureFixture[str], files: list[str], tmp_path: Path
 ) -> None:
-    text = refusal(capsys, *files, "--model", "./no-such-model")
-    assert "--model ./no-such-model: no such folder" in text
-    assert "config.json is missing" in refusal(capsys, *files, "--model", str(tmp_path))
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 no parquet")
+    for flag, value, text in (
+        ("--data", str(tmp_path / "broken.parquet"), "broken.parquet: not a readable parquet file"),
+        ("--val-data", str(tmp_path / "none.parquet"), "none.parquet: does not exist"),
+        ("--model", "./no-such-model", "--model ./no-such-model: no such folder"),
+        ("--model", str(tmp_path), "config.json is missing"),
+    ):
+        assert text in refusal(capsys, *files, flag, value)
     assert not (tmp_path / "runs").exists()
-
-
-def test_main_refuses_to_resume_from_nothing(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:
-    assert "--resume latest: no complete global_step_N folder below" in refusal(capsys, *files, "--resume")
 
 
 @pytest.mark.parametrize("folder", ["sql_agent", "."])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,23 +16,6 @@ SHOW = """import json, os, sys
 names = ("AGL_MANAGED_STORE", "TEACHER_MODEL", "TEACHER_API_KEY", "EVIL")
 print(json.dumps({"args": sys.argv[1:], "cwd": os.getcwd(), **{name: os.environ.get(name) for name in names}}))
 """
-
-
-class Store(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200 if self.path == "/v1/agl/health" else 404)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def store() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,)).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
 
 
 @pytest.fixture

@@ -12,66 +12,49 @@ from sql_agent.config import TrainConfig, build_config, known_keys, parse_assign
 from sql_agent.config.losses import Advantage
 from sql_agent.training.verl_config import check_keys, flatten, update_rules, verl_overrides
 
-# Settings that verl need not know, and who reads them instead.
+# Who reads what verl need not know: settings, and the beginnings of some.
 READ_ELSEWHERE = {
-    "recipe": "name of the run folder",
-    "method": "the command line",
-    "sft.": "sql_agent.tuning, see test_tuning_run.py",
-    "dpo.": "sql_agent.tuning, see test_tuning_run.py",
-    "local.": "sql_agent.local, see test_local_training.py",
-    "agent.": "sql_agent.agent.episode",
-    "agents": "config.build.agent_config",
-    "database.": "sql_agent.environment.database",
-    "python.": "sql_agent.agent.toolset, the sandbox",
-    "reader.": "sql_agent.agent.reader",
-    "data.curriculum.": "agl_plugin.run.curriculum",
-    "trainer.best_over": "agl_plugin.run.kept",
-    "trainer.early_stop": "agl_plugin.run.kept",
-    "data.train_file": "questions.load_data",
-    "data.val_file": "questions.load_data",
-    "data.val_max_rows": "questions.load_data",
-    "data.from_store": "questions.load_data, agl_plugin.audit.stored",
-    "reward.": "sql_agent.scoring.scorers",
-    "model.path": "preflight.model_folder",
-    "rollout.n_runners": "assembly.make_trainer",
-    "rollout.runner_concurrency": "assembly.make_trainer",
-    "rollout.poll_interval_s": "assembly.make_trainer",
-    "rollout.proxy": "assembly.daemon_options",
-    "rollout.calls_per_engine": "assembly.daemon_options",
-    "rollout.plain_spans": "assembly.daemon_options",
-    "rollout.gateways": "assembly.daemon_options",
-    "rollout.rollout_timeout_s": "the daemon",
-    "rollout.presence_penalty": "lit_agent",
-    "rollout.frequency_penalty": "lit_agent",
-    "rollout.stop": "lit_agent",
-    "rollout.validation.": "lit_agent",
-    "rollout.evaluation.": "evaluation.trials",
-    "rollout.sampler_logprobs": "assembly.daemon_options",
-    "rollout.resample_flat_groups": "assembly.daemon_options",
-    "rollout.async_groups": "assembly.daemon_options",
-    "rollout.max_staleness": "assembly.daemon_options",
-    "optim.importance_": "verl_config.update_rules",
-    "optim.teacher": "verl_config.update_rules",
-    "optim.imit": "verl_config.update_rules",
-    "optim.credit": "verl_config.update_rules",
-    "optim.turn_shaping": "verl_config.update_rules",
-    "optim.overlong_filter": "verl_config.update_rules",
-    "optim.positive_only": "verl_config.update_rules",
-    "optim.micro_batch_tokens": "verl_config.update_rules",
-    "optim.advantage": "verl_config, see test_the_advantage_estimator_is_the_one_that_the_plugin_registers",
-    "health.": "health_rules.health_of",
-    "trainer.resume_changed": "preflight.check_resume",
-    "trainer.device": "preflight",
-    "trainer.max_steps": "questions.total_steps",
-    "trainer.offload": "memory.offloads, see test_preflight.py",
-    "trainer.runs_dir": "the run folder",
-    "trainer.seed": "agl_plugin.run.between_steps",
-    "store.": "assembly.make_store",
-    "serve.": "commands.serve",
-    "logging.debug": "the console",
-    "logging.audit": "assembly, agl_plugin.audit",
-    "model.tiny": "models.model_folder",
-    "verl": "verl_keys, see test_verl_keys.py",
+    "name of the run folder": "recipe",
+    "the command line": "method",
+    "sql_agent.tuning, see test_tuning_run.py": "sft. dpo.",
+    "sql_agent.local, see test_local_training.py": "local.",
+    "sql_agent.agent.episode": "agent.",
+    "config.build.agent_config": "agents",
+    "sql_agent.environment.database": "database.",
+    "sql_agent.agent.toolset, the sandbox": "python.",
+    "sql_agent.agent.reader": "reader.",
+    "agl_plugin.run.curriculum": "data.curriculum.",
+    "agl_plugin.run.kept": "trainer.best_over trainer.early_stop",
+    "questions.load_data": "data.train_file data.val_file data.val_max_rows",
+    "questions.load_data, agl_plugin.audit.stored": "data.from_store",
+    "sql_agent.scoring.scorers": "reward.",
+    "preflight.model_folder": "model.path",
+    "assembly.make_trainer": "rollout.n_runners rollout.runner_concurrency rollout.poll_interval_s",
+    "assembly.daemon_options": (
+        "rollout.proxy rollout.calls_per_engine rollout.plain_spans rollout.gateways rollout.sampler_logprobs "
+        "rollout.resample_flat_groups rollout.async_groups rollout.max_staleness"
+    ),
+    "the daemon": "rollout.rollout_timeout_s",
+    "lit_agent": "rollout.presence_penalty rollout.frequency_penalty rollout.stop rollout.validation.",
+    "evaluation.trials": "rollout.evaluation.",
+    "verl_config.update_rules": (
+        "optim.importance_ optim.teacher optim.imit optim.credit optim.turn_shaping optim.overlong_filter "
+        "optim.positive_only optim.micro_batch_tokens"
+    ),
+    "verl_config, see test_the_plugin_knows_each_advantage": "optim.advantage",
+    "health_rules.health_of": "health.",
+    "preflight.check_resume": "trainer.resume_changed",
+    "preflight": "trainer.device",
+    "questions.total_steps": "trainer.max_steps",
+    "memory.offloads, see test_preflight.py": "trainer.offload",
+    "the run folder": "trainer.runs_dir",
+    "agl_plugin.run.between_steps": "trainer.seed",
+    "assembly.make_store": "store.",
+    "commands.serve": "serve.",
+    "the console": "logging.debug",
+    "assembly, agl_plugin.audit": "logging.audit",
+    "models.model_folder": "model.tiny",
+    "verl_keys, see test_verl_keys.py": "verl",
 }
 
 # Another valid value for every other setting. Where verl needs it, a second setting comes along.
@@ -140,7 +123,7 @@ def keys_of(settings: str = "", **changes: Any) -> dict[str, Any]:
 def test_every_setting_has_a_reader() -> None:
     """A setting that nobody reads would be accepted and ignored."""
     changed = {text.split()[-1].partition("=")[0] for text in CHANGED}
-    elsewhere = {key for key in known_keys() if key.startswith(tuple(READ_ELSEWHERE))}
+    elsewhere = {key for key in known_keys() if key.startswith(tuple(" ".join(READ_ELSEWHERE.values()).split()))}
     assert changed | elsewhere == known_keys().keys() and not changed & elsewhere
 
 
@@ -166,16 +149,34 @@ def test_limits_are_told_to_verl_once() -> None:
     assert keys["actor_rollout_ref.rollout.max_num_batched_tokens"] >= 10000
 
 
-def test_no_reference_model_without_kl() -> None:
-    assert keys_of()["actor_rollout_ref.actor.use_kl_loss"] is False
-    assert keys_of("optim.kl_coef=0.1")["actor_rollout_ref.actor.use_kl_loss"] is True
+ACTOR, ROLLOUT, MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "rollout", "model"))
+FLASH = "model.attention=flash_attention_2"
+# vLLM's default probabilities are those before temperature, and before top_p and top_k cut the distribution.
+MODE, PROCESSED = f"{ROLLOUT}.engine_kwargs.vllm.logprobs_mode", "processed_logprobs"
 
 
-def test_padding_is_removed_only_with_flash_attention_on_a_gpu() -> None:
-    flash = "model.attention=flash_attention_2"
-    assert keys_of()["actor_rollout_ref.model.use_remove_padding"] is False
-    assert keys_of(flash)["actor_rollout_ref.model.use_remove_padding"] is True
-    assert keys_of(flash, trainer={"device": "cpu"})["actor_rollout_ref.model.use_remove_padding"] is False
+@pytest.mark.parametrize(
+    ("settings", "key", "value"),
+    [
+        ("", f"{ACTOR}.use_kl_loss", False),
+        ("optim.kl_coef=0.1", f"{ACTOR}.use_kl_loss", True),
+        ("", f"{MODEL}.use_remove_padding", False),
+        (FLASH, f"{MODEL}.use_remove_padding", True),
+        (f"{FLASH} trainer.device=cpu", f"{MODEL}.use_remove_padding", False),
+        ("", "trainer.resume_mode", "disable"),
+        ("", "trainer.resume_from_path", None),
+        ("trainer.resume=/a/global_step_5", "trainer.resume_mode", "resume_path"),
+        ("trainer.resume=/a/global_step_5", "trainer.resume_from_path", "/a/global_step_5"),
+        ("", MODE, None),
+        ("rollout.temperature=0.7", MODE, PROCESSED),
+        ("rollout.top_p=0.9", MODE, PROCESSED),
+        ("rollout.top_k=20", MODE, PROCESSED),
+        ("rollout.frequency_penalty=0.5 optim.importance_correction=truncated", MODE, PROCESSED),
+        ("rollout.temperature=0.7 rollout.sampler_logprobs=false", MODE, None),
+    ],
+)
+def test_what_settings_are_to_verl(settings: str, key: str, value: object) -> None:
+    assert keys_of(settings).get(key) == value
 
 
 def test_a_cpu_gets_float32_and_no_gpu_feature() -> None:
@@ -223,22 +224,6 @@ def test_with_a_kl_term_the_adapter_is_in_the_model() -> None:
     keys = keys_of(f"{going_on} optim.kl_coef=0.1")
     assert keys["actor_rollout_ref.model.lora_rank"] == 16
     assert "actor_rollout_ref.model.lora_adapter_path" not in keys
-
-
-@pytest.mark.parametrize(("resume", "mode"), [("", "disable"), ("/a/global_step_5", "resume_path")])
-def test_resume_is_a_path_or_off(resume: str, mode: str) -> None:
-    keys = keys_of(trainer={"resume": resume})
-    assert keys["trainer.resume_mode"] == mode and keys["trainer.resume_from_path"] == (resume or None)
-
-
-def test_the_sampler_tells_the_probabilities_it_sampled_from() -> None:
-    """vLLM's default are those before temperature, and before top_p and top_k cut the distribution."""
-    mode = "actor_rollout_ref.rollout.engine_kwargs.vllm.logprobs_mode"
-    assert mode not in keys_of() and keys_of("rollout.temperature=0.7")[mode] == "processed_logprobs"
-    assert mode not in keys_of("rollout.temperature=0.7 rollout.sampler_logprobs=false")
-    penalties = "rollout.frequency_penalty=0.5 optim.importance_correction=truncated"
-    assert keys_of(penalties)[mode] == "processed_logprobs"
-    assert keys_of("rollout.top_p=0.9")[mode] == keys_of("rollout.top_k=20")[mode] == "processed_logprobs"
 
 
 @pytest.mark.parametrize(("questions", "mini", "n_updates"), [(32, 32, 1), (32, 16, 2), (30, 16, 2), (8, 2, 4)])
