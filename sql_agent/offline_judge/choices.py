@@ -16,7 +16,7 @@ from sql_agent.offline_judge.sections import JOINT, PART_END
 
 ASKS = re.compile(r"哪|\bwhich\b")
 ENDS = re.compile(r"[,;。.!?\n]|而(?!且)|\b(?:but|while|whereas)\b")
-AGAINST = re.compile(r"比|不同于|相比|\b(?:unlike|than|instead of|rather than)\b")
+AGAINST = re.compile(r"比|不同于|相比|\b(?:unlike|than|instead of|rather than|against)\b")
 MAX_NAME = 3  # tokens by which a thing is known
 
 
@@ -66,5 +66,5 @@ def without_other(which: Choice, answer: str) -> str:
 
 def _name(text: str, *, from_end: bool) -> str:
     found = [one[0] for one in tokens(text)]
-    size = 1 if text.isascii() else MAX_NAME
+    size = MAX_NAME if not text.isascii() else len(found) if from_end and len(found) <= MAX_NAME else 1
     return spell(" ".join(found[-size:] if from_end else found[:size]))

@@ -15,7 +15,7 @@ from sql_agent.offline_judge.values import plain
 PIECE = re.compile(r"[^.!?\n。！？]*[.!?\n。！？]+[\s*_]*|[^.!?\n。！？]+")
 ASIDE = re.compile(r"[,，;；](?=\s{0,2}(?:如需|如果?您?还?需要?|if you(?:'d)? (?:need|want|like)\b))", re.I)
 ADDRESSES = re.compile(  # speaks to the reader, or of the speaker
-    r"\b(?:you|your|yours|i|me|we|us)\b|[您你我请祝]|欢迎|建议|[需想]?要|随[时便]|其[他它]|别的|更多"
+    r"\b(?:you|your|yours|i|me|we|us)\b|[您你我请祝]|欢迎|建议|[需想]?要|随[时便]|(?:其[他它]|别的|更多).*[?吗]"
     r"|^\W*(?:anything|any|need|want|more|cheers|happy|glad|pleased|hope|just|feel free|ask|tell|say)\b"
 )
 ACTS = re.compile(
@@ -35,7 +35,7 @@ ADVISES = re.compile(
 FIXES = re.compile(  # the answer itself: "should I say rye?"
     r"\b(?:say|(?<!would )be|mean|answer\w*|count|call|take|put|add|make it|correct|fix|change"
     r"|replace|redo|recheck|re-?run|verify|confirm|double)\b"
-    r"|(?<!是不)(?<!您)是(?![否不])|[改换说填写选指重叫]|(?<!解)答|当作|算[作成]|核[实对]|确认"
+    r"|(?<!是不)(?<!您)是(?![否不])|[改换填写选指重叫]|说(?!明)|(?<!解)答|当作|算[作成]|核[实对]|确认"
 )
 NAME = re.compile(r"\b(?!I\b)[A-Z][\w-]*")
 DOUBTFUL = {"if", "or", "about", "could", "哪", "可以", "如果", "或", "疑", "?"}  # as every offer may be
