@@ -25,9 +25,8 @@ from agl_plugin.update.batch import Batch, build_batch
 from agl_plugin.update.phases import phases_of
 from agl_plugin.update.policy_loss import micro_batch_loss
 from agl_plugin.update.prepare import needs_pass, prepare, result
-from agl_plugin.update.rules import PLAN, Plan, UpdateRules, parts
+from agl_plugin.update.rules import PLAN, Plan, parts
 from agl_plugin.update.telling import Telling
-from sql_agent.config import TrainConfig
 from sql_agent.data.dataset import to_row
 from sql_agent.local.notes import Notes
 from sql_agent.local.policy import Policy
@@ -52,28 +51,19 @@ class Run:
     stop: Stop
     stored: StoredRun | None = None
 
-    @property
-    def config(self) -> TrainConfig:
-        return self.plan.config
-
-    @property
-    def rules(self) -> UpdateRules:
-        return self.plan.trainer.update
-
 
 def train(run: Run) -> None:
     """All steps from where the policy is. Raises RunError when one has nothing to learn from, or health says stop."""
-    trainer, policy, notes, kept = run.config.trainer, run.policy, run.notes, run.kept
+    trainer, policy, notes, kept = run.plan.config.trainer, run.policy, run.notes, run.kept
     if trainer.validate_first and not policy.step:
         validate(run, step=0)
     if run.order.to_probe and not policy.step:
         probe(run)
-    n_steps = run.plan.steps
-    for step in range(policy.step + 1, n_steps + 1):
+    for step in range(policy.step + 1, run.plan.steps + 1):
         train_step(run, step)
-        if trainer.validate_every > 0 and (step == n_steps or step % trainer.validate_every == 0):
+        if trainer.validate_every > 0 and (step == run.plan.steps or step % trainer.validate_every == 0):
             kept.validated(step, validate(run, step=step))
-        last = step == n_steps or run.stop.asked or kept.gets_no_better
+        last = step == run.plan.steps or run.stop.asked or kept.gets_no_better
         wanted = last or step % max(1, trainer.save_every) == 0 or kept.is_best(step)
         if trainer.save_every > 0 and wanted and notes.weights_are_finite:
             policy.save(kept.folder, step=step, beside=run.order.save)
@@ -85,7 +75,7 @@ def train(run: Run) -> None:
 
 def train_step(run: Run, step: int) -> None:
     """Questions become episodes, their rewards advantages, and those an update of the weights."""
-    config, policy, notes = run.config, run.policy, run.notes
+    config, rules, policy, notes = run.plan.config, run.plan.trainer.update, run.policy, run.notes
     torch.manual_seed(config.trainer.seed * 1_000_003 + step)  # dropout; what is sampled has seeds of its own
     notes.begin()
     # Episodes of the step's questions, a group of each, graded as they end. A fault leaves one without a reward.
@@ -95,18 +85,18 @@ def train_step(run: Run, step: int) -> None:
     # Rows: what the policy saw and sampled, one row an episode where its calls continue each other.
     batch = batch_of(run, played, places, step)
     # Advantages: how much more an episode earned than the others of its question, for each token sampled in it.
-    add_advantages(batch.data, config.optim.advantage, run.rules)
+    add_advantages(batch.data, config.optim.advantage, rules)
     data: Any = batch.data[~batch.data.batch["is_drop_mask"]]  # no prompts over the limit, no rows with no token
     # What policy and start model (or teacher) say of those tokens before the update, where it does not find that out.
     tensors = data.batch
-    if needs_pass(data, run.rules, epochs=policy.actor.ppo_epochs):
+    if needs_pass(data, rules, epochs=policy.actor.ppo_epochs):
         with notes.timed("old_log_prob"):
             tensors["old_log_probs"], tensors["entropys"] = policy.log_probs(tensors)
     if config.optim.kl_coef:
         with notes.timed("ref"):
             tensors["ref_log_prob"] = policy.reference_log_probs(tensors)
     # Which rows make which optimizer step; those that cannot move a weight are left out.
-    prepared = prepare(data, run.rules, step=step)
+    prepared = prepare(data, rules, step=step)
     with notes.timed("update_actor"):
         metrics, updated = result(prepared, [update(policy, prepared.data, micro_rows=config.optim.micro_batch_rows)])
     metrics |= batch.metrics | {"perf/total_num_tokens": int(tensors["attention_mask"].sum())}
@@ -125,7 +115,7 @@ def episodes(run: Run, step: int) -> tuple[list[Played], Places, list[Question]]
     places = Places(sorted({episode.group for episode in played}))
     spare = run.order.spare(step)
     used = {key_of(to_row(question)) for question in questions}
-    for _ in range(run.config.rollout.resample_flat_groups):
+    for _ in range(run.plan.config.rollout.resample_flat_groups):
         flat = places.flat(rewards_of(played))
         others = [Question.model_validate(row) for row in spare.draw(len(flat), used=used)]
         if not others:
@@ -148,7 +138,7 @@ def probe(run: Run) -> None:
 
 def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> Batch:
     """The rows of scored rollouts whose group has at least two. Raises RunError when there are none."""
-    rollout = run.config.rollout
+    rollout = run.plan.config.rollout
     sizes = Counter({name: len(rewards) for name, rewards in rewards_of(played).items()})
     rollouts = {
         episode.row["rollout_id"]: (episode.group, episode.reward, episode.turns)
@@ -158,7 +148,7 @@ def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> B
     records = {episode.row["rollout_id"]: episode.row for episode in played}
     if not rollouts:
         raise no_data(f"step {step}: no question has two scored rollouts to compare", list(records.values()))
-    by_turn = rollouts.items() if run.rules.by_turn else ()
+    by_turn = rollouts.items() if run.plan.trainer.update.by_turn else ()
     return build_batch(
         rollouts,
         merge=rollout.level == "trajectory",
