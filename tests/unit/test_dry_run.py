@@ -47,7 +47,9 @@ def gsm8k_files(folder: Path, suffix: str) -> list[str]:
 
 
 def brought(recipe: str, folder: Path) -> list[str]:
-    """Flags for a recipe whose questions do not come along."""
+    """Flags for a recipe whose questions, or whose model, do not come along."""
+    if recipe == "full_shape":
+        return ["--model", "Qwen/Qwen3-0.6B"]
     if recipe == "math_gsm8k":
         return gsm8k_files(folder, ".jsonl")
     if not recipe.startswith("spider_"):
