@@ -269,7 +269,8 @@ class _Reading:
         if not ends or not label.strip() or DENYING.search(label):
             return False
         sections = {n for n, text in enumerate(self._exam.texts) if label in text}
-        following = next((word for at, _, word in self._words if at >= ends.end()), "")
+        after = bisect_left(self._words, ends.end(), key=lambda word: word[0])
+        following = self._words[after][2] if after < len(self._words) else ""
         told = [*self._exam.of_form.get(following, ()), *self._exam.beside.get(following, ())]
         return any(self._exam.items[i].section in sections for i in told)
 
@@ -492,7 +493,7 @@ def by_column(text: str, names: Collection[str]) -> str:
             columns: list[list[str]] = [[] for _ in max(rows, key=len)]
             corner = 0 if rows[0][0].strip() else 1
             for n, row in enumerate(rows):  # each cell after the first of its row
-                is_counted = re.fullmatch(rf"\W*(?:{COUNTED})?\W*", row[corner], re.I)
+                is_counted = re.fullmatch(rf"(?:{COUNTED})?", "".join(filter(str.isalnum, row[corner])), re.I)
                 head = f"{row[corner]}:" if n and not named[corner] and not is_counted else ""
                 row = [
                     *row[:corner],

@@ -55,9 +55,10 @@ def cut_offers(answer: str) -> tuple[str, str]:
 def without_offers(answer: str, tells: Callable[[str], bool]) -> str:
     """An answer without offers and advice, but where they are what it `tells`, or have a name that nothing else has."""
     first, *others = _pieces(answer)
-    kept = [one for one in others if tells(one) or not (_is_offer(said := plain(one)) or _is_advice(said))]
-    known = {*NAME.findall(" ".join([first, *kept]))}
-    return first + "".join(one for one in others if one in kept or not {*NAME.findall(one.strip(" *_\n")[1:])} <= known)
+    is_free = [(_is_offer(said := plain(one)) or _is_advice(said)) and not tells(one) for one in others]
+    known = {*NAME.findall(" ".join([first, *(one for one, free in zip(others, is_free, strict=True) if not free)]))}
+    is_new = [not {*NAME.findall(one.strip(" *_\n")[1:])} <= known for one in others]
+    return first + "".join(one for one, free, new in zip(others, is_free, is_new, strict=True) if not free or new)
 
 
 def _pieces(answer: str) -> list[str]:
