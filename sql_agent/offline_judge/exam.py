@@ -21,7 +21,7 @@ from sql_agent.offline_judge.doubts import is_frame
 from sql_agent.offline_judge.lexicon import DENYING, Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import flat, normalise, with_headings
 from sql_agent.offline_judge.sections import ORDER, Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
-from sql_agent.offline_judge.slots import content
+from sql_agent.offline_judge.slots import COMMON, content, stem
 from sql_agent.offline_judge.tables import rows, ties
 from sql_agent.offline_judge.words import PHRASES, RELATIONS, phrases
 from sql_agent.words.meanings import in_chinese, is_chinese_verb, is_chinese_word, is_unknown
@@ -49,6 +49,7 @@ LEADS = re.compile(  # to an item of a list, and say nothing of it
 )
 LAST_JOINT = re.compile(r"(?<=..)(?:以及|及|和)(?=[^\W\d].)|(?<!^and) (?:and|as well as) ")
 MAX_JOINED = 8  # tokens
+MIN_KNOWN, MIN_OWN = 0.2, 0.25
 SHOWN = re.compile(r"((?:表现为|症见)[^;:。?!\n]*);")  # in one clause
 JUDGING = re.compile(rf"{DENYING.pattern}|[禁忌慎停]|避免|{MODAL.pattern}")
 MIN_DENYING_RUN, MIN_OWN_CHARS = 4, 4
@@ -355,7 +356,43 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
     asked = [f for f in facts if not f.forms[0].isdecimal() and spell(f.forms[0]) not in spell(question)]
     asked = [fact for fact in asked if (fact.section, fact.forms[0]) not in headers] or asked or facts
     asked = _of_parts(question, record, cells, asked) or asked
+    asked = _meant(question, "\n".join(own), record, cells, asked)
     return _about(question, asked) if verdicts.is_asked(question) else asked
+
+
+def _meant(question: str, reference: str, record: Record, cells: Sequence[Cell], facts: list[Fact]) -> list[Fact]:
+    """The facts of those cells, or of those parts of one under a heading, that a reference in other words tells of: of
+    a cell all where it tells of more than half of its parts."""
+    place = {(n, item): heading for n, cell in enumerate(cells) for item, heading in _walk(cell.text, record[n])}
+    groups: dict[tuple[int, str], set[str]] = {}
+    for fact in facts:
+        groups.setdefault((fact.section, place[fact.section, fact.forms[0]]), set()).update(_words(fact.forms[0]))
+    times = Counter(word for words in groups.values() for word in words)
+    said = _words(reference) - _words(question)
+    weight = {word: 1 / times[word] for word in said if word in times}
+    if len(groups) < 2 or len(weight) < MIN_KNOWN * len(said) or not weight:
+        return facts
+    shares = {key: sum(weight.get(word, 0) for word in words) for key, words in groups.items()}
+    own = {key: share / (sum(1 / times[word] for word in groups[key]) or 1) for key, share in shares.items()}
+    meant = {key for key in groups if 2 * shares[key] >= max(shares.values()) or own[key] >= MIN_OWN}
+    parts = Counter(n for n, _ in groups)
+    whole = {n for n, told in Counter(n for n, _ in meant).items() if 2 * told > parts[n]}
+    whole |= {n for n, size in parts.items() if size == 1 and not cells[n].column}  # what was quoted for the question
+    return [f for f in facts if f.section in whole or (f.section, place[f.section, f.forms[0]]) in meant]
+
+
+def _walk(text: str, items: Sequence[Item]) -> Iterator[tuple[str, str]]:
+    """(item, heading) of a cell: the last heading or label before it."""
+    under, heading = {item: above for above, item in _under_lines(text)}, ""
+    for above, item in items:
+        heading = above or under.get(item, "") or heading
+        yield item, heading
+        for part in _joined(item):
+            yield part, heading
+
+
+def _words(text: str) -> set[str]:
+    return {stem(word) for word in content(text)} - COMMON | {one[0] for one in tokens(text) if one[0][0].isdecimal()}
 
 
 def _about(question: str, facts: list[Fact]) -> list[Fact]:

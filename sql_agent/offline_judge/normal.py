@@ -71,6 +71,7 @@ LINE = re.compile(  # between the layout before and behind it; what follows
     r"(?:^|(?<=\n)|(?<=<p>)|(?<=<br>)|(?<=<div>)|(?<=</p>)|(?<=<br/>))([^<>\n]{2,48})(?=(?:\n|<br\s*/?>|</p>)\s*(?:<(?:p|div)>)?([^<>\n]*))",
     re.I,
 )
+BOLD_LINE = re.compile(r"^[ \t]*(?:\*\*|__)([^*_\n:：]{1,40})[:：]?(?:\*\*|__)[:：]?[ \t]*$", re.M)  # Markdown's
 MAX_HEADING_WORDS = 6
 RANGE = re.compile(r"(?<=\d)[ \t]*[~–—至到-][ \t]*(?=\d)")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
@@ -88,6 +89,7 @@ def flat(text: str, between: str = "") -> str:
 def with_headings(text: str) -> str:
     """A cell with a colon behind each line that is a heading: short, without a mark, before one that says more; where
     two such lines begin blocks, all that do. One such line alone is none."""
+    text = BOLD_LINE.sub(r"\1:", text)
     lines = [*LINE.finditer(text)]
     headings = [line for line in lines if _is_heading(line)]
     begins = sum(text[: line.start()].endswith("<p>") for line in headings) > 1

@@ -7,7 +7,7 @@ covered: an offer before the value; another value in an offer's own words ("I ca
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
 from sql_agent.offline_judge.values import plain
@@ -22,7 +22,7 @@ ACTS = re.compile(
     r"\b(?:else|help\w*|assist\w*|questions?|further|more|another|additional|details?|wants?|needs?|likes?|interest\w*"
     r"|hope|happy|glad|ask|tell|let|say|show|list|plot|share|give|explain|compare|look|dig|break|walk|expand|explore"
     r"|provide|export)\b"
-    r"|帮|希望|疑问|告[诉知]|[提疑]问|问题|联系|了解|建议|提供|欢迎|祝|找我|[要我想][再看知]|[要我]再?(?:进1步|[把将为给查列导])"
+    r"|帮|希望|疑问|告[诉知]|[提疑]问|问[题我]|联系|了解|建议|提供|欢迎|祝|找我|[要我想][再看知]|[要我]再?(?:进1步|[把将为给查列导])"
     r"|我来?[也还]?可以|[查察][看询]|其[他它]|可以再"
 )
 SENDS = re.compile(  # to somebody or something else
@@ -44,10 +44,10 @@ CHOICE = re.compile(
 )  # and in what form
 
 
-def cut_offers(answer: str) -> tuple[str, str]:
-    """An answer without the offers at its end, and these."""
+def cut_offers(answer: str, numbers: Set[str] = frozenset()) -> tuple[str, str]:
+    """An answer without the offers at its end, and these; `numbers` may stand in them."""
     pieces, offers = _pieces(answer), list[str]()
-    while len(pieces) > 1 and (not pieces[-1].strip(" *_\n") or _is_offer(plain(pieces[-1]))):
+    while len(pieces) > 1 and (not pieces[-1].strip(" *_\n") or _is_offer(plain(pieces[-1]), numbers)):
         offers.append(CHOICE.sub(" ", pieces.pop().strip(" *_\n")[1:]))
     return "".join(pieces), "\n".join(offers)
 
@@ -65,10 +65,15 @@ def _pieces(answer: str) -> list[str]:
     return PIECE.findall(ASIDE.sub("。", answer)) or [answer]
 
 
-def _is_offer(said: str) -> bool:
+def _is_offer(said: str, numbers: Set[str] = frozenset()) -> bool:
     bare = CHOICE.sub(" ", said)
+    bare = re.sub(r"(?<=[a-z] )1\b(?!\d)", " ", bare)  # each one
     is_own = ADDRESSES.search(said) and ("?" in said or ACTS.search(said)) and not FIXES.search(bare)
-    return bool(is_own) and not (re.search(r"\d", bare) or DENIALS.search(bare)) and {*DOUBTS.findall(bare)} <= DOUBTFUL
+    return (
+        bool(is_own)
+        and not ({*re.findall(r"\d+", bare)} - numbers or DENIALS.search(bare))
+        and {*DOUBTS.findall(bare)} <= DOUBTFUL
+    )
 
 
 def _is_advice(said: str) -> bool:

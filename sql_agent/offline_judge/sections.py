@@ -31,7 +31,8 @@ JOINT = re.compile(  # stands between things that are compared
 LOOSEST = ("、", "以及", "和", "跟", "同", "与", "及")
 ORDER = re.compile(  # what is asked for has an order
     r"顺序|次序|先后|依次|排序|排列|从.{1,6}到|由.到|最[^,;。?]{1,6}的\d+|前\d+[名位大种个]"
-    r"|\b(?:(?:order|rank|sort)(?:ed)?|top|from .+ to|\w*(?:est|most)\b[^.?]* first|the \d+ (?:\w*est|most|least))\b"
+    r"|\b(?:(?:order|rank|sort)(?:ed)?|top|from .+ to|\w*(?:est|most)\b[^.?]* first|the \d+ (?:\w*est|most|least)"
+    r"|(?:start|beginn?)ing with)\b"
 )
 OF = re.compile(  # the columns stand before the things
     r"^(?!(?:for|of|between|among)\b).*\b(?:(?<!terms )of|for|between|among)\b"

@@ -46,6 +46,8 @@ west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明�
 本月/这个月 下月/下个月 | least/fewest/lowest/smallest/minimum/最低/最小/最少 average/avg/平均 the_total/the_sum
 highest/largest/biggest/greatest/maximum/max/最高/最大 | long/length/长度/全长 wide/width/宽度 deep/depth/深度
 high/tall/height/高度/身高 | average/avg/mean/平均 median/中位数 total/合计/总计/总和
+| first_quarter/q1/第1季度/1季度 second_quarter/q2/第2季度/2季度 third_quarter/q3/第3季度/3季度
+fourth_quarter/q4/第4季度/4季度 | first_half/上半年 second_half/下半年
 | last/latest/recent/newest/最近/最新/最后/最后1次 next/upcoming/下次/下1次 earliest/第1次/最早
 """
 NEUTRAL = (
@@ -295,7 +297,8 @@ def _may_mean(gone: Sequence[str], new: Sequence[str]) -> bool:
 
 def _words(text: str) -> list[str]:
     """The words that say something."""
-    told = (one for *_, one in _spans(re.sub("#[# ]*", " # ", DENIALS.sub(" ", text))))
+    text = re.sub("#[# ]*", " # ", re.sub(r"(?<=\d)年", "年 ", DENIALS.sub(" ", text)))
+    told = (one for *_, one in _spans(text))
     return [one for one in told if stem(one) not in LIGHT_WORDS and not one.isdecimal() and one != "?"]
 
 

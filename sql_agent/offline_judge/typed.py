@@ -19,6 +19,7 @@ from typing import Literal
 from faker.providers.person.zh_CN import Provider
 
 from sql_agent.offline_judge.asides import Asked, cut_asides, explained, without_numbers, without_question
+from sql_agent.offline_judge.columns import asked_for
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FREE, NO, SOURCE, TALK, TITLES, YES
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import SYMBOL_OF
@@ -78,7 +79,7 @@ DAY_EN = re.compile(  # without its year
 )
 DAY_ZH = re.compile(r"(?<![\d年])(?<![\d年] )\d{1,2}月\d{1,2}[日号]")
 DAYS = f"monday tuesday wednesday thursday friday saturday sunday sql {' '.join(MONTHS)}"
-LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut)\b|[缺闭]")  # as good as a denial
+LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut|yet to)\b|[缺闭]")  # as good as a denial
 OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
 # Doubts only beside a truth: "under the direction of", "boarded or left".
 NEAR = {"or", "或", "about", "around", "over", "under", "between", "above", "below", "before", "after"}
@@ -137,6 +138,14 @@ BOUNDS = (  # how a question asks for a bound itself, not for something of the l
         r"\b(?:at least|not? less than)\b|不[得能可]?低于|至少|起码",
     ),
 )
+LIMITS = (  # of what a question speaks of
+    r"\b(?:(?:more|longer|greater|higher|larger|older|later|taller|heavier|bigger|further|deeper) than|over|above"
+    r"|exceed(?:s|ing|ed)?|after)|超过|[高大多长晚]于|逾|过了",
+    r"\b(?:(?:less|fewer|shorter|lower|smaller|younger|earlier|cheaper) than|under|below|before)"
+    r"|[低小少短早]于|不到|不足|未满",
+    r"\b(?:at least|not? (?:less|fewer|lower|younger) than|or more|from)|至少|不[低小少]于|起码",
+    r"\b(?:at most|not? more than|up to)|至多|不[高大多]于|不超过",
+)
 NOT = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question that offers both
 POLITE = re.compile(r"^(is|are|was|were|do|does|did|has|have|had|can|could|will|would|should) not\b")  # isn't it?
 NEGATIVE = re.compile(r"\b(?:not|never)\b|没(?=有)|从[不未]|(?<=是)不(?!是)")  # of what is asked
@@ -187,7 +196,7 @@ class Truth:
 
 def kind_of_cells(question: str, cells: Sequence[Cell]) -> AnswerType | Literal[""]:
     """What the cells that a query found are, by number, column and form; "" where they are no values."""
-    cells = _itemised(cells)
+    cells = _itemised(asked_for(question, cells, is_yes_no=ASKS_YES_NO.search(question) is not None))
     texts = [plain(cell.text) for cell in cells]
     if not texts or len(texts) > MAX_ITEMS or not all(_is_value(cell.text) for cell in cells):
         return ""
@@ -222,12 +231,15 @@ def is_value(*, question: str, reference: str, evidence: Sequence[str]) -> bool:
 
 def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerType) -> Truth | None:
     """The values of this kind in cells or reference; None where they are none, or stand in the question."""
-    asked, cells = plain(question), _itemised(cells) if kind in ("list", "set") else cells
+    asked, wanted = plain(question), asked_for(question, cells, is_yes_no=kind == "yes_no")
+    wanted = _itemised(wanted) if kind in ("list", "set") else wanted
+    cells = wanted if len(wanted) >= len(cells) else _without_places(cells, wanted)
     columns = tuple(plain(column.replace("_", " ")) for column in dict.fromkeys(cell.column for cell in cells))
     by_row: dict[str, list[str]] = {}
     for cell in cells:
         by_row.setdefault(cell.row, []).append(_bare(plain(cell.text)))
-    values = [value for row in by_row.values() for value in row if kind == "yes_no" or spell(value) not in spell(asked)]
+    values = [_bare(plain(cell.text)) for cell in wanted]
+    values = [value for value in values if kind == "yes_no" or spell(value) not in spell(asked)]
     said = spell(plain(reference))
     if not values or (reference and not all(spell(value) in said for value in values)):
         texts = [plain(reference)] if kind in ("number", "date", "yes_no", "name") else _split(reference)
@@ -249,7 +261,7 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
     `is_quoted` as a text, nothing more may be told beside it."""
     asked = plain(question)
     answer = _with_year(MARKED.sub("\n", without_question(answer, question)), asked)
-    answer = _without_offer(answer)
+    answer = _without_offer(answer, question)
     about = _asked_for(truth, asked, plain(answer))
     whole, answer = answer, answer if truth.kind == "yes_no" or is_quoted else cut_asides(answer, about)
     known = [*truth.columns, *truth.values, *sum(truth.rows, ())]
@@ -257,7 +269,7 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
     said = plain(answer)
     if truth.kind == "yes_no":
         names = "|".join(re.escape(one).replace(r"\ ", "[_ ]") for one in truth.columns if one) or "$^"
-        verdict = rf"(?<!\w)(?:{names}) ?[=:] ?(?:(1|yes|true|是)|0|no|false|否)(?!\w)"
+        verdict = rf"(?<!\w)(?:{names})(?: ?[=:]| is| was|[是为]) ?(?:(1|yes|true|是)|0|no|false|否)(?!\w)"
         said = re.sub(verdict, lambda m: "\nyes\n" if m[1] else "\nno\n", said)  # (survived = 1)
         is_told = _polarity(said, asked) is (truth.values[0] == "yes")
         is_strange &= truth.values[0] == "yes" and _strange_names(SENTENCE_END.split(answer.strip())[0], asked, known)
@@ -266,7 +278,7 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
         clauses = ["never" if _is_nothing(one, asked) else one for one in _parts_of(said)]
         is_told = "never" in clauses and _verdict(clauses, asked) is False
         return float(is_told and not is_strange and not is_other_kind(asked, said))
-    told = _Told(truth, question, answer, about)
+    told = _Told(truth, question, answer, whole, about)
     if len({*truth.values}) == 1:
         said = told.normal(whole)
         if is_told_of_another(said, told.shown(said), asked, about, _capitals(whole)):
@@ -311,12 +323,13 @@ def _asked_for(truth: Truth, asked: str, said: str) -> Asked:
 class _Told:
     """The truths that an answer tells, in order, and whether it says nothing against them."""
 
-    def __init__(self, truth: Truth, question: str, answer: str, about: Asked) -> None:
+    def __init__(self, truth: Truth, question: str, answer: str, whole: str, about: Asked) -> None:
         n, asked = len({*truth.values}), plain(question)
         self._truth, self._asked = truth, asked
         said = self.normal(answer)
         self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind, asked, said)}
-        self._known, self._lexicon = _lexicon("\n".join([asked, *truth.columns])), Lexicon(self._forms)
+        beside = [value for row in truth.rows for value in row if value not in truth.values]
+        self._known, self._lexicon = _lexicon("\n".join([asked, *truth.columns, *beside])), Lexicon(self._forms)
         if truth.kind == "name" and not re.search(r"\d", f"{truth.values[0]}") and not YEAR.search(asked):
             said = SINCE.sub(" ", said)
         said = _without_opposites(without_numbers(said, about.explained), asked, self.shown(said))
@@ -326,7 +339,9 @@ class _Told:
         self._is_named = truth.kind in ("name", "list", "set")
         first = 1 if self._is_named and not any(map(NUMBER.fullmatch, truth.values)) else n
         numbers = {token[0] for token in tokens(asked)}
-        self._numbers = numbers | {str(place) for place in range(first, n + 1)}
+        self._beside = {token[0] for value in beside for token in tokens(value) if NUMBER.fullmatch(token[0])}
+        self._numbers = numbers | {token[0] for value in beside for token in tokens(value)}
+        self._numbers |= {str(place) for place in range(first, n + 1)}
         self._count = re.compile(rf"(?<=[共有这们#]){n if self._is_named else 'x'}[^\W\d]?(?![\d.])")
         self.order: list[str] = []
         self.only = MAX_ITEMS  # how many of them the answer says are all
@@ -342,7 +357,7 @@ class _Told:
         self._gone, self._topics = _unsaid(asked, said), self._topics_of(asked)
         capital = {spell(plain(word)).strip() for word in re.findall(r"\b[A-Z][\w-]*", answer)}
         self._is_capital = all(one[0].isdigit() or {*spell(one).split()[:1]} <= capital for one in truth.values)
-        self.is_torn = self._is_torn(said)
+        self.is_torn = self._is_torn(self.normal(whole))
         is_turned = self._is_negative and any(len(_denials(one)) > 1 for one in SENTENCE.split(said))  # and so have one
         money = (" ".join(["", *re.findall("[$€£]", text)]) for text in (question, answer))  # no part of plain numbers
         is_turned |= is_other_kind(
@@ -428,9 +443,14 @@ class _Told:
             or (found and is_exchanged(self._asked, said, self._all, self._spare))
             or (found and self._names and any(is_turned(one, filled, self._names | {"#"}) for one in self._orders))
             or any(token[0] not in self._numbers and re.search(r"\d", token[0]) for token in tokens(rest))
-            or (self._is_named and not found and unknown and not (leads or self._is_source(clause, rest, unknown)))
+            or (self._is_named and not found and unknown and not (leads or self._is_beside(clause, rest, unknown)))
             or self._is_other(_filled(rest, found, "#"), courtesy, unknown, found[0][0] if found else 0)
         )
+
+    def _is_beside(self, clause: str, rest: str, unknown: Sequence[tuple[int, int]]) -> bool:
+        """Whether a clause that tells no truth tells a number of its row, or says whence one is known."""
+        has_number = any(token[0] in self._beside for token in tokens(rest))
+        return (has_number and not self._capitals & {*rest.split()}) or self._is_source(clause, rest, unknown)
 
     def _is_source(self, clause: str, rest: str, unknown: Sequence[tuple[int, int]]) -> bool:
         """Whether a clause that tells no truth says whence one is known, or what it is about: no further item."""
@@ -446,6 +466,7 @@ class _Told:
 
     def _is_doubted(self, clause: str) -> bool:
         """Whether a clause, with # for the truths, doubts or denies more than the question does."""
+        clause = _without_limits(clause, self._asked)
         for asks, says in BOUNDS:
             clause = re.sub(says, " ", clause) if re.search(asks, self._asked) else clause
         denials = {*_denials(clause)} - self._doubted
@@ -488,10 +509,10 @@ class _Told:
         return False
 
 
-def _without_offer(answer: str) -> str:
+def _without_offer(answer: str, question: str) -> str:
     """An answer without the offers at its end; with a new name one stays."""
-    rest, offers = cut_offers(answer)
-    return rest if _capitals(offers) <= _capitals(rest) else answer
+    rest, offers = cut_offers(answer, frozenset(re.findall(r"\d+", question)))
+    return rest if _capitals(offers) <= _capitals(f"{rest} {question}") | KNOWN_NAMES else answer
 
 
 def _with_year(answer: str, asked: str) -> str:
@@ -500,6 +521,15 @@ def _with_year(answer: str, asked: str) -> str:
         return answer
     year = years.pop()
     return DAY_ZH.sub(rf"{year}年\g<0>", DAY_EN.sub(rf"\g<0>, {year}", answer))
+
+
+def _without_limits(clause: str, asked: str) -> str:
+    """A clause without the limits that the question sets too, in other words: "more than 24" for "longer than 24"."""
+    for limit in LIMITS:
+        numbers = [match[1] for match in re.finditer(rf"(?:{limit}) ?(\d[\d.]*)", asked)]
+        for number in numbers:
+            clause = re.sub(rf"(?:{limit}) ?(?={re.escape(number)}(?![\d.]))", " ", clause)
+    return clause
 
 
 def _denials(text: str) -> list[str]:
@@ -642,6 +672,16 @@ def _strange_names(answer: str, asked: str, values: Sequence[str]) -> bool:
     inner = {one for value in values for one in spell(value).split()[1:]}  # Pine Table for Oak Table
     words += [word for word, behind in PAIR.findall(answer) if spell(plain(behind)).strip() in inner]
     return any({*spell(plain(word)).split()} - known for word in words)
+
+
+def _without_places(cells: Sequence[Cell], wanted: Sequence[Cell]) -> Sequence[Cell]:
+    """Cells without the columns, not asked for, that only count the rows."""
+    columns: dict[str, list[str]] = {}
+    for cell in cells:
+        columns.setdefault(cell.column, []).append(cell.text)
+    asked = {cell.column for cell in wanted}
+    counts = {name for name, texts in columns.items() if texts == [str(n) for n in range(1, len(texts) + 1)]}
+    return [cell for cell in cells if cell.column not in counts - asked]
 
 
 def _itemised(cells: Sequence[Cell]) -> Sequence[Cell]:
@@ -790,7 +830,7 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
         return "frame"
     if IMPERATIVE.match(clause):
         return "frame"
-    clause = SO.sub("", clause.replace("no longer", "not"))
+    clause = SO.sub("", re.sub("no longer|yet to", "not", clause))
     clause = ASIDES.sub(" ", clause)
     lead = NO.match(clause) or YES.match(clause)
     lead = lead if lead and not asked.startswith(clause[: lead.end() + 1]) else None  # a name's first letters
@@ -803,11 +843,14 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
     if doubts - (SIZES if lead or after is not None else set()) or (lead and denied):
         return "nothing"
     said = DENIALS.sub(" ", rest)
+    if clause.isascii() and SOURCE.search(clause):
+        return "frame"
     content, told = _content(asked), {stem(token[0]) for token in tokens(said)}
     _, spans = _lexicon(asked).read(said)
     strange = [one[0] for a, b in spans for one in tokens(said[a:b]) if stem(one[0]) not in content]
     words = [one[0] for one in tokens(asked) if stem(one[0]) in content]
-    strange = [one for one in strange if not (one in UNSAYING or any(one_sense(one, other) for other in words))]
+    known = {*UNSAYING, *AUXILIARIES}
+    strange = [one for one in strange if not (one in known or any(one_sense(one, other) for other in words))]
     unknown = sum(map(_weight, strange))
     is_echo = (len(told) > 1 or not said.isascii()) and bool(told) and spell(said) in spell(asked)
     is_frame = not lead and not is_echo and not FRAME.read(said)[1]

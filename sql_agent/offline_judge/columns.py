@@ -1,0 +1,82 @@
+"""Which columns of a result the question asks for: of (orchard, kilos) "which orchard?" asks for the orchard alone.
+
+By what the question asks with (who, how many, when), by the columns that it names, and by what it says itself. Where it
+joins things ("the name and the price"), those that it names are asked for too. What is not asked for may be told
+beside. Guarantees: pure functions on text in the normal form, linear in it; where nothing tells columns apart, all are
+asked for. Not covered: a column that is named by a word of another meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sql_agent.offline_judge.lexicon import spell, tokens
+from sql_agent.offline_judge.sections import Cell
+from sql_agent.offline_judge.slots import is_form
+from sql_agent.offline_judge.values import DATE, NUMBER, TIME, plain
+from sql_agent.words.meanings import in_chinese
+
+COUNTS = re.compile(
+    r"\bhow (?!late|early)[a-z]+\b|\b(?:number|count|amount|percentage|percent|share|rate|average|mean|total|sum)\b"
+    r"|多[少大长高久远重]|几(?![月号日年点])|百分之|[总平]均?[数量]"
+)
+DATES = re.compile(
+    r"\bwhen\b|\b(?:what|which) (?:date|day|time|month|year)\b"
+    r"|什么时[候间]|何[时日年]|哪1?[天日年月]|几[月号日年点]|日期"
+)
+NAMES = re.compile(r"\bwho(?:m|se)?\b|\bwhich\b|^(?:list|rank|name|order|sort)\b|谁|哪|什么(?!时[候间])|列出|列举")
+JOINS = re.compile(r"\b(?:and|with|along)\b|[和与及、]")
+EACH = re.compile(r"\b(?:each|every|per|respective(?:ly)?)\b|每|分别|各")
+ASKS = re.compile(  # a question may ask twice
+    r"(?:^|\band |[,;] ?)(?:(?:in|on|at|for|of|from|by|to|with) )?"
+    r"(?:how|what|when|where|which|who|whose|list|name|rank|give)\b"
+    r"|多[少大长高久远重]|几|哪|什么|谁|怎"
+)
+IS_FLAG = re.compile(r"[01ynft]|yes|no|true|false|[是否]")
+MOMENT = re.compile(rf"{DATE.pattern}|{TIME}|\d{{4}}(?:-\d\d)?")
+AMOUNT = re.compile(rf"{NUMBER.pattern}(?: percent)?")
+
+
+def asked_for(question: str, cells: Sequence[Cell], *, is_yes_no: bool) -> Sequence[Cell]:
+    """The cells of the columns that the question asks for; all where that is not known."""
+    asked = plain(question)
+    columns: dict[str, list[str]] = {}
+    for cell in cells:
+        columns.setdefault(cell.column, []).append(plain(cell.text))
+    if len(columns) < 2 or "" in columns or EACH.search(asked) or len(ASKS.findall(asked)) > 1:
+        return cells
+    left = {name: texts for name, texts in columns.items() if not all(spell(text) in spell(asked) for text in texts)}
+    for text in {text for texts in columns.values() for text in texts}:
+        asked = asked.replace(text, " ") if len(text) > 1 else asked
+    names = _of_form(asked, left, is_yes_no=is_yes_no) if len(left) > 1 else [*left]
+    return [cell for cell in cells if cell.column in names] or cells
+
+
+def _of_form(asked: str, columns: dict[str, list[str]], *, is_yes_no: bool) -> list[str]:
+    """The columns whose values have the form of what is asked for, and those that are joined to them."""
+    forms = [(DATES, MOMENT.fullmatch), (COUNTS, AMOUNT.fullmatch), (NAMES, _is_name)]
+    first = [(found.start(), n) for n, (asks, _) in enumerate(forms) if (found := asks.search(asked))]
+    is_form_of = IS_FLAG.fullmatch if is_yes_no else forms[min(first)[1]][1] if first else None
+    ours = [name for name, texts in columns.items() if is_form_of and all(map(is_form_of, texts))]
+    said = {name: at for name in columns if (at := _place(name, asked)) >= 0}
+    if not is_yes_no:
+        ours = ours or [*said] or [name for name, texts in columns.items() if all(map(_is_name, texts))]
+    if ours and (is_yes_no or not JOINS.search(asked)):
+        return [min((name for name in ours if name in said), key=said.__getitem__, default=ours[0])]
+    return [*ours, *(name for name in said if JOINS.search(asked[: said[name]]) and not is_yes_no)] or [*columns]
+
+
+def _place(column: str, asked: str) -> int:
+    """Where a question names a column; -1 where it does not."""
+    words = [word for word in plain(column.replace("_", " ")).split() if len(word) > 2 or not word.isascii()]
+    called = [one for word in words if word.isascii() and not asked.isascii() for one in in_chinese(word)]
+    places = [asked.find(one) for one in (*called, *words) if not one.isascii()]
+    places += [
+        one.start() for one in tokens(asked) if one[0].isascii() and any(is_form(one[0], word) for word in words)
+    ]
+    return min((place for place in places if place >= 0), default=-1)
+
+
+def _is_name(text: str) -> bool:
+    return not AMOUNT.fullmatch(text) and not MOMENT.fullmatch(text)
