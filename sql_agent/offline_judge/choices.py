@@ -8,23 +8,27 @@ two things; one whose name begins or ends as the other's does.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
 from sql_agent.offline_judge.lexicon import spell, tokens
-from sql_agent.offline_judge.sections import JOINT, PART_END
+from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.sections import JOINT, PART_END, Cell
+from sql_agent.offline_judge.slots import content, is_form
 
 ASKS = re.compile(r"哪|\bwhich\b")
 ENDS = re.compile(r"[,;。.!?\n]|而(?!且)|\b(?:but|while|whereas)\b")
 AGAINST = re.compile(r"比|不同于|相比|\b(?:unlike|than|instead of|rather than|against)\b")
-MAX_NAME = 3  # tokens by which a thing is known
+MAX_NAME, MAX_WORDS = 3, 12  # tokens by which a thing is known, and of its whole name
 
 
 class Choice(NamedTuple):
-    """What tells the chosen thing, and the other; spelt."""
+    """What tells the chosen thing, and the other; spelt. `words` are all of both names."""
 
     chosen: str
     other: str
+    words: frozenset[str]
 
 
 def choice(question: str, reference: str) -> Choice | None:
@@ -38,23 +42,40 @@ def choice(question: str, reference: str) -> Choice | None:
             first, second = (_name(one, from_end=n == 0) for n, one in enumerate(joined))
             said = [one in spell(reference) for one in (first, second)]
             if first not in spell(joined[1]) and second not in spell(joined[0]) and sum(said) == 1:
-                return Choice(first, second) if said[0] else Choice(second, first)
+                words = frozenset(word for one in joined if len(tokens(one)) <= MAX_WORDS for word in content(one))
+                words |= content(first) | content(second)
+                return Choice(first, second, words) if said[0] else Choice(second, first, words)
     return None
 
 
-def is_chosen(which: Choice, question: str, answer: str) -> bool:
-    """Whether the answer says that it is the chosen one, and says nothing for the other."""
-    asked, is_told = {*DOUBTS.findall(question)} | {*DENIALS.findall(question)}, False
+def of_rows(question: str, cells: Sequence[Cell]) -> str:
+    """What stands with the one cell that has what the question says of the thing; "" where none or several do."""
+    rows: dict[str, list[str]] = {}
+    for cell in cells:
+        rows.setdefault(cell.row, []).append(normalise(cell.text))
+    said = {row: [text for text in texts if spell(text) in spell(question)] for row, texts in rows.items()}
+    most = max(map(len, said.values()), default=0)
+    meant = [row for row, texts in said.items() if len(texts) == most]
+    return "\n".join(said[meant[0]]) if len(meant) == 1 and most > 1 and len(rows) > 1 else ""
+
+
+def told(which: Choice, question: str, answer: str) -> bool | None:
+    """Whether the answer says that it is the chosen one and not the other; None where it says neither, or doubts."""
+    asked, chosen = {*DOUBTS.findall(question)}, set[bool]()
+    is_denied = DENIALS.search(question) is not None  # which one has none?
+    ours = content(question) - which.words
     for clause in ENDS.split(answer):
-        said = spell(clause)
-        denies = bool({*DENIALS.findall(clause)} - asked)
-        if which.other in said and not (denies or AGAINST.search(clause)):
-            return False
-        if which.chosen in said and which.other not in said:
-            if denies or {*DOUBTS.findall(clause)} - asked:
-                return False
-            is_told = True
-    return is_told
+        said, theirs = spell(clause), content(clause) - which.words
+        shared = {one for one in ours if any(is_form(other, one) for other in theirs)}
+        says = 2 * len(shared) >= max(len(ours), len(theirs))
+        turns = (DENIALS.search(clause) is not None) is not is_denied and bool(theirs)
+        if which.other in said and not AGAINST.search(clause) and not turns and (says or not theirs):
+            chosen.add(False)
+        elif which.chosen in said and which.other not in said:
+            if {*DOUBTS.findall(clause)} - asked:
+                return None
+            chosen.add(not turns)
+    return chosen.pop() if len(chosen) == 1 else False if chosen else None
 
 
 def without_other(which: Choice, answer: str) -> str:

@@ -64,8 +64,8 @@ class Exam:
     (its texts -> what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns
     of its tables: a heading -> the items under it), `headings` all of these; `items` are the facts and, found by
     `beside`, what else the evidence says; `is_verdict`: yes or no is asked, `verdict` is which of them; `times` counts
-    how often the evidence says a word, `texts` are its cells, `lexicon` holds facts and free words, `echoes` the
-    question's."""
+    how often the evidence says a word, `texts` are its cells, `lexicon` holds facts and free words, `record` all of
+    these but the reference's, `echoes` the question's, `words` the stems of all of these."""
 
     question: str
     reference: str
@@ -87,8 +87,10 @@ class Exam:
     is_alone: bool
     verdict: bool | None
     lexicon: Lexicon
+    record: Lexicon
     echoes: Lexicon
     texts: list[str]
+    words: set[str]
 
     def tells(self, text: str) -> bool:
         """Whether a text in normal form has a fact in it."""
@@ -163,7 +165,10 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     wholes = {text: told for text, told in wholes.items() if told and text not in of_form}
     prose = {} if is_quote else {spell(item): spell(core) for item, core in own.items() if core}
     prose |= {core: core for core in prose.values() if len(core) > 2 * MIN_OWN_CHARS}
-    lexicon = Lexicon({*free, *headings, *of_form, *wholes, *prose, *_sizes(facts)})
+    quoting = Lexicon(of_form)  # what is made of facts is read as these
+    said = {text for text in (*own, *own.values()) if spell(text) not in of_form and not quoting.read(text)[1]}
+    prose = {text: core for text, core in prose.items() if quoting.read(text)[1]}
+    words = {*free, *headings, *of_form, *wholes, *_sizes(facts)} - said
     return Exam(
         question=spell(question),
         reference=reference,
@@ -184,9 +189,11 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         verdict=verdicts.wanted(question, normalise(reference), _cells_asked(question, cells)) if is_verdict else None,
         is_verdict=is_verdict,
         is_alone=is_alone,
-        lexicon=lexicon,
+        lexicon=Lexicon({*words, *prose}),
+        record=Lexicon(words - {*own, *own.values()} | {*known}),
         echoes=Lexicon(echoes),
         texts=[spell(normalise(cell.text)) for cell in cells],
+        words=_stems(question, reference, *(f"{cell.column} {cell.text}" for cell in cells)),
     )
 
 
@@ -195,6 +202,10 @@ def _translated(column: str, question: str) -> set[str]:
     return (
         set() if question.isascii() else {one for word in column.split() if word.isascii() for one in in_chinese(word)}
     )
+
+
+def _stems(*texts: str) -> set[str]:
+    return {stem(word) for text in texts for word in spell(normalise(text)).split()}
 
 
 def _by_form(facts: Sequence[Fact], first: int = 0) -> dict[str, list[int]]:
@@ -355,18 +366,22 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
         return [fact for fact in asked if (fact.section, fact.forms[0]) not in headers] or asked
     asked = [f for f in facts if not f.forms[0].isdecimal() and spell(f.forms[0]) not in spell(question)]
     asked = [fact for fact in asked if (fact.section, fact.forms[0]) not in headers] or asked or facts
-    asked = _of_parts(question, record, cells, asked) or asked
-    asked = _meant(question, "\n".join(own), record, cells, asked)
+    meant = _meant(question, "\n".join(own), record, cells, asked)
+    asked = meant if len(meant) < len(asked) else _of_parts(question, record, cells, asked) or asked
     return _about(question, asked) if verdicts.is_asked(question) else asked
 
 
 def _meant(question: str, reference: str, record: Record, cells: Sequence[Cell], facts: list[Fact]) -> list[Fact]:
     """The facts of those cells, or of those parts of one under a heading, that a reference in other words tells of: of
     a cell all where it tells of more than half of its parts."""
-    place = {(n, item): heading for n, cell in enumerate(cells) for item, heading in _walk(cell.text, record[n])}
+    told = {(fact.section, fact.forms[0]) for fact in facts}
+    places: dict[tuple[int, str], set[tuple[int, str]]] = {}
     groups: dict[tuple[int, str], set[str]] = {}
-    for fact in facts:
-        groups.setdefault((fact.section, place[fact.section, fact.forms[0]]), set()).update(_words(fact.forms[0]))
+    for n, cell in enumerate(cells):
+        for item, heading in _walk(cell.text, record[n]):
+            if (n, item) in told:
+                places.setdefault((n, item), set()).add((n, heading))
+                groups.setdefault((n, heading), _words(heading)).update(_words(item))
     times = Counter(word for words in groups.values() for word in words)
     said = _words(reference) - _words(question)
     weight = {word: 1 / times[word] for word in said if word in times}
@@ -378,17 +393,17 @@ def _meant(question: str, reference: str, record: Record, cells: Sequence[Cell],
     parts = Counter(n for n, _ in groups)
     whole = {n for n, told in Counter(n for n, _ in meant).items() if 2 * told > parts[n]}
     whole |= {n for n, size in parts.items() if size == 1 and not cells[n].column}  # what was quoted for the question
-    return [f for f in facts if f.section in whole or (f.section, place[f.section, f.forms[0]]) in meant]
+    return [f for f in facts if f.section in whole or places[f.section, f.forms[0]] & meant]
 
 
 def _walk(text: str, items: Sequence[Item]) -> Iterator[tuple[str, str]]:
-    """(item, heading) of a cell: the last heading or label before it."""
+    """(item, heading) of a cell: the last heading or label before it; before any the sentence that it stands in."""
     under, heading = {item: above for above, item in _under_lines(text)}, ""
+    sentences = {item: str(n) for n, one in enumerate(SENTENCE_END.split(normalise(text))) for item in _texts(one)}
     for above, item in items:
         heading = above or under.get(item, "") or heading
-        yield item, heading
-        for part in _joined(item):
-            yield part, heading
+        for part in dict.fromkeys((item, *_joined(item))):
+            yield part, heading or sentences.get(item, "")
 
 
 def _words(text: str) -> set[str]:
@@ -398,6 +413,8 @@ def _words(text: str) -> set[str]:
 def _about(question: str, facts: list[Fact]) -> list[Fact]:
     """The facts that have most of the question's words; all where none has one."""
     ours = content(question)
+    sizes = Counter(fact.section for fact in facts)
+    facts = [fact for fact in facts if sizes[fact.section] > 1] or facts  # the name of a row is none
     shares = [max(len(ours & content(form)) for form in fact.forms) for fact in facts]
     return [fact for fact, n in zip(facts, shares, strict=True) if n and 2 * n >= max(shares)] or facts
 
@@ -486,9 +503,9 @@ def _echoes(question: str) -> Iterator[str]:
 
 
 def _names_by_column(question: str, cells: Sequence[Cell], names: Names) -> Names:
-    """What a Chinese answer may call the columns, where there are several and names tell sections apart."""
+    """What an answer may call the columns, where there are several and names tell sections apart."""
     columns = dict.fromkeys(cell.column for cell in cells) if names else {}
-    called = {column: _translated(column, question) for column in columns}
+    called = {column: {column, *_translated(column, question)} for column in columns}
     return {
         word: frozenset(n for n, cell in enumerate(cells) if cell.column == column)
         for column, words in called.items()

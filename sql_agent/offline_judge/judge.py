@@ -28,7 +28,7 @@ from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.normal import COUNTED, normalise
 from sql_agent.offline_judge.offers import without_offers
 from sql_agent.offline_judge.sections import JOINT
-from sql_agent.offline_judge.slots import content
+from sql_agent.offline_judge.slots import LIGHT, stem
 from sql_agent.offline_judge.tables import Told, is_torn
 from sql_agent.offline_judge.typed import kind_of_texts, truth_of, typed_value
 from sql_agent.records import AnswerType
@@ -48,6 +48,8 @@ FREE_MENTIONS = 2  # a summary may repeat what was said
 ALONE_MENTIONS = 4  # and a thing's name, where that is all that is asked, stands in headings too
 BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
 MIN_NAME_CHARS, MAX_NAME_CHARS = 4, 60  # with the blanks around it
+ALLOWS = "not allowed permitted possible recommended required needed necessary suitable can do don t"
+VERDICT_WORDS = LIGHT | {*map(stem, ALLOWS.split())} | {*"不允许可以适合推荐建议需要必属于"}
 IN_ORDER, OUT_OF_ORDER = 0.92, 0.5  # credit of facts of several things where none is named
 
 
@@ -105,8 +107,11 @@ def grade(
         return typed
     exam = _exam(question, reference, tuple(evidence))
     quoted = _read(exam, answer).verdict() if exam else None
-    which = choices.choice(normalise(question).rstrip("?。 "), normalise(reference))
-    if exam and ((which and _chooses(exam, which, question, answer)) or _is_explained(exam, question, answer)):
+    asked = normalise(question).rstrip("?。 ")
+    which = choices.choice(asked, normalise(reference) or choices.of_rows(asked, cells)) if quoted else None
+    if exam and quoted and which and (is_chosen := _chooses(exam, which, asked, answer)) is not None:
+        quoted = ReferenceVerdict(1.0, 1.0, [], []) if is_chosen else replace(quoted, value=DENIED * quoted.value)
+    if exam and _is_explained(exam, answer):
         quoted = ReferenceVerdict(1.0, 1.0, [], [])
     if exam and spell(normalise(answer)) == spell(normalise(reference)):  # in whatever words it is told
         quoted = ReferenceVerdict(1.0, 1.0, [], [])
@@ -116,22 +121,31 @@ def grade(
     return quoted if not typed or is_quote or (exam and exam.names) or is_verdict else typed
 
 
-def _chooses(exam: Exam, which: choices.Choice, question: str, answer: str) -> bool:
-    """Whether an answer chooses rightly, and says nothing else that evidence and question do not."""
-    asked, said = normalise(question), normalise(without_offers(answer, lambda text: exam.tells(normalise(text))))
-    return choices.is_chosen(which, asked, said) and not _strange(exam, asked, choices.without_other(which, said))
+def _chooses(exam: Exam, which: choices.Choice, asked: str, answer: str) -> bool | None:
+    """Whether an answer chooses rightly; None where it says neither, or something that evidence and question do not."""
+    said = normalise(without_offers(answer, lambda text: exam.tells(normalise(text))))
+    is_chosen = choices.told(which, asked, said)
+    return None if is_chosen and _strange(exam, asked, choices.without_other(which, said)) else is_chosen
 
 
-def _is_explained(exam: Exam, question: str, answer: str) -> bool:
+def _is_explained(exam: Exam, answer: str) -> bool:
     """Whether an answer says the right yes or no, and why in words of the evidence, and nothing else."""
     if not exam.is_verdict or exam.verdict is None:
         return False
-    asked, reading = normalise(question), _read(exam, answer)
+    reading = _read(exam, answer)
     said = reading.text
-    told = content(said) - content(asked)
-    is_known = any(f" {' '.join(one) if not one.isascii() else one} " in text for one in told for text in exam.texts)
-    is_denied = any(DENYING.search(said[start:end]) for start, end in exam.lexicon.read(said)[1])
-    return reading.is_right and is_known and not is_denied and not _strange(exam, asked, said)
+    told = {stem(one) for one in spell(said).split()} - {stem(one) for one in exam.question.split()}
+    spans = [said[start:end] for start, end in exam.lexicon.read(said, exam.echoes)[1]]
+    is_known = bool(told & exam.words) and all(is_known_to(exam, one) for one in spans)
+    return reading.is_right and is_known
+
+
+def is_known_to(exam: Exam, text: str) -> bool:
+    """Whether a text beside a yes or no has words of question, reference and record alone, and of talk; behind a yes it
+    denies nothing."""
+    strange = [one for one in spell(text).split() if stem(one) not in exam.words | VERDICT_WORDS]
+    is_talk = not strange or is_frame(text, [(0, len(text))], is_last=True)
+    return is_talk and (exam.verdict is False or not DENYING.search(text))
 
 
 def _strange(exam: Exam, asked: str, said: str) -> bool:
@@ -161,7 +175,11 @@ def _read(exam: Exam, answer: str) -> _Reading:
         said, summary = _Reading(exam, answer[:begin]), _Reading(exam, answer[begin:])
         if said.takes(summary) or summary.is_talk():
             return said
-    return _Reading(exam, answer)
+    said = _Reading(exam, answer)
+    if said.is_clean or not exam.prose:
+        return said
+    bare = _Reading(replace(exam, prose={}, lexicon=exam.record), answer)  # a reference's clause may end within a fact
+    return bare if bare.is_clean else said
 
 
 class _Reading:
@@ -179,9 +197,12 @@ class _Reading:
         self._told: list[tuple[str, frozenset[int]]] = []  # what was said, and the facts of one cell that it may be
         self._called: dict[int, set[str]] = {}  # section -> what stands before its facts and in the question
         self._is_right = False  # a yes or no was told that is the wanted one
+        self._verdict = (0, 0)  # what stands behind it in its sentence
         self._text = self._without_verdicts(normalise(by_column(answer, exam.names)))
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
+        pieces = [one.span() for start, end in unknown for one in PIECE.finditer(self._text, start, end)]
+        unknown = [one for one in pieces if not self._is_why(*one)] if self._is_right else unknown
         self._words, after = words, 0
         last = 0
         for start, end, word in words:
@@ -200,18 +221,32 @@ class _Reading:
     def _without_verdicts(self, text: str) -> str:
         """The text without its yes or no, if that is the right one; another is a lie."""
         left = list(text)
-        for start, end, is_yes in verdicts.told(text) if self._exam.is_verdict else ():
+        for start, end, is_yes in verdicts.told(text, leads=True) if self._exam.is_verdict else ():
+            if spell(text[start:end]) in self._exam.of_form:
+                continue
             self._is_misplaced |= self._exam.verdict is not None and is_yes is not self._exam.verdict
             if is_yes is not self._exam.verdict:
                 self._foreign.append(text[start:end].strip())
             self._is_right |= is_yes is self._exam.verdict
             left[start:end] = " " * (end - start)
+            ends = SENTENCE_END.search(text, end)
+            self._verdict = (end, ends.start() if ends else len(text))
         return "".join(left)
+
+    def _is_why(self, start: int, end: int) -> bool:
+        """Whether what stands here is said in one sentence with the right yes or no, in known words."""
+        is_told = self._is_right and self._verdict[0] <= start < self._verdict[1]
+        return is_told and is_known_to(self._exam, self._text[start:end])
 
     @property
     def is_right(self) -> bool:
         """Whether the wanted yes or no was told, and no lie."""
         return self._is_right and not self._is_misplaced
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing but facts and free words was said."""
+        return not self._foreign
 
     @property
     def text(self) -> str:
@@ -410,7 +445,11 @@ class _Reading:
             return
         bare = {spell(items[i].forms[0]) for i in facts}
         headings = (one for axis in self._exam.axes for one in axis if word != one and word.startswith(one))
-        self._told += [(one, frozenset()) for one in headings if not any(text.startswith(one) for text in bare)]
+        self._told += [
+            (one, frozenset())
+            for one in headings
+            if word.removeprefix(one.rstrip()) in bare or not any(text.startswith(one) for text in bare)
+        ]
         if (word, frozenset()) not in self._told[-1:]:  # the heading of a row was told as such
             self._told.append((word, frozenset(facts)))
 

@@ -16,11 +16,13 @@ from sql_agent.offline_judge.lexicon import DENYING, spell, tokens
 CLAUSES = r"[,;:、。.!?\n]"
 ASKS = re.compile(
     r"吗$|是否|[能可]否|([\u4e00-\u9fff])[不没]\1"
-    r"|^(?:is|are|was|were|do|does|did|can|could|may|might|must|should|shall|will|would|has|have)(?! (?:you|i|we)\b) "
+    r"|^(?:is|are|was|were|do|does|did|can|could|may|might|must|should|shall|will|would|has|have)"
+    r"(?! you\b| (?:i|we) (?:ask|get|have|know|see)\b) "
 )
 CHOOSES = re.compile(r"什么|哪|多少|怎|如何|几|谁|还是|或|\b(?:or|what|where|how|why)\b")
+FIRST = re.compile(r"[?.;。]|,? and (?=why|what|how|which)|[,、](?=.{0,4}(?:为什么|为何|原因|怎|如何|什么|哪))")
 SAYS = (
-    r"(?:所以|因此|故)?(?:答案|结论)[是为]?"
+    r"(?:所以|因此|故)?[;,]?(?:答案|结论)[是为]?"
     r"|(?:(?:so|thus|therefore|hence),? )?(?:the |my )?(?:final )?(?:answer|conclusion) is"
 )
 MAY = "允许|需要?|应该?|必须|适[合宜]|推荐|建议"
@@ -28,6 +30,11 @@ VERDICT = re.compile(
     rf"(?:^|(?<={CLAUSES})) ?(?:(?:{SAYS}) ?:? ?)?"
     rf"(?:(yes(?![a-z])|是的|(?:{YES.pattern}|{MAY})(?= ?(?:{CLAUSES}|$)))"
     rf"|(?:{NO.pattern}|不(?:{MAY}|必|用|宜)|无[需须]|禁止)(?= ?(?:{CLAUSES}|$)))"
+)
+LEAD = re.compile(  # at the beginning of a sentence, with a word or two behind it
+    rf"(?:^|(?<=[.。!\n])) ?(?:(?:{SAYS}) ?:? ?)?"
+    rf"(?:(可以|能够?|会|需要?|应该?|适[合宜]|推荐|建议)|不(?:可以?|能|会|{MAY}|必|用|宜|得|在)|无[需须])"
+    rf"(?!的)[\u4e00-\u9fff]{{0,4}}(?= ?(?:{CLAUSES}|$))"
 )
 DENIES = re.compile(rf"{DENYING.pattern}|cannot|[禁忌]|避免|\bavoid")
 STOPS = re.compile(  # what is turned round without a denial
@@ -44,13 +51,16 @@ VAGUE = frozenset("的了人者是有在和用") | {
 
 
 def is_asked(question: str) -> bool:
-    """Whether yes or no answers the question."""
-    return ASKS.search(question) is not None and not CHOOSES.search(question)
+    """Whether yes or no answers the question, or what it begins with."""
+    first = FIRST.split(question, maxsplit=1)[0]
+    return ASKS.search(first) is not None and not CHOOSES.search(first)
 
 
-def told(text: str) -> Iterator[tuple[int, int, bool]]:
-    """(start, end, whether it is a yes) of each verdict that is a clause of its own."""
-    return ((found.start(), found.end(), found[1] is not None) for found in VERDICT.finditer(text))
+def told(text: str, *, leads: bool = False) -> Iterator[tuple[int, int, bool]]:
+    """(start, end, whether it is a yes) of each verdict that is a clause of its own, or else `leads` a sentence."""
+    if leads and not VERDICT.search(text):
+        yield from ((found.start(), found.end(), found[1] is not None) for found in LEAD.finditer(text))
+    yield from ((found.start(), found.end(), found[1] is not None) for found in VERDICT.finditer(text))
 
 
 def alone(question: str, reference: str) -> bool | None:
@@ -62,7 +72,7 @@ def alone(question: str, reference: str) -> bool | None:
 
 def wanted(question: str, reference: str, names: Collection[str]) -> bool | None:
     """What the reference says; `names` are no part of what is asked of them."""
-    own = {is_yes for *_, is_yes in told(reference)}
+    own = {is_yes for *_, is_yes in told(reference, leads=True)}
     if own:
         return own.pop() if len(own) == 1 else None
     question = re.sub(r"是否|吗$|([\u4e00-\u9fff])[不没]\1", r"\1", question)
