@@ -368,7 +368,9 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
     asked = [fact for fact in asked if (fact.section, fact.forms[0]) not in headers] or asked or facts
     meant = _meant(question, "\n".join(own), record, cells, asked)
     asked = meant if len(meant) < len(asked) else _of_parts(question, record, cells, asked) or asked
-    return _about(question, asked) if verdicts.is_asked(question) else asked
+    sizes = Counter(fact.section for fact in asked)  # the name of a row tells nothing of it
+    telling = [fact for fact in asked if sizes[fact.section] > 1 or not cells[fact.section].column]
+    return _about(question, telling or asked) if verdicts.is_asked(question) else asked
 
 
 def _meant(question: str, reference: str, record: Record, cells: Sequence[Cell], facts: list[Fact]) -> list[Fact]:
@@ -413,8 +415,6 @@ def _words(text: str) -> set[str]:
 def _about(question: str, facts: list[Fact]) -> list[Fact]:
     """The facts that have most of the question's words; all where none has one."""
     ours = content(question)
-    sizes = Counter(fact.section for fact in facts)
-    facts = [fact for fact in facts if sizes[fact.section] > 1] or facts  # the name of a row is none
     shares = [max(len(ours & content(form)) for form in fact.forms) for fact in facts]
     return [fact for fact, n in zip(facts, shares, strict=True) if n and 2 * n >= max(shares)] or facts
 
