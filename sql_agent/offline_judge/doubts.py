@@ -222,6 +222,14 @@ CITES = re.compile(
     r"[、,\s]*(?:(?:数据|资料|信息)?来源|引自|出自|摘自|源自|source|as (?:stated|recorded|listed|given) in)"
     r"|,[^.?!\n,:]{4,60}:"
 )
+COMPARES = re.compile(r"区别|不同|差[异别]|比较|对比|怎么比|\b(?:differ\w*|compar\w*|contrast\w*)\b")
+DIFFERS = re.compile(  # and says in what, not how
+    r"\b(?:two|both|they|these|the)\b[^.]*\b(?:differ|is|are|have|has|offer|take|follow|work|come|go|get|act)[^.,;]*"
+    r"(?:(?<=differ)|\b(?:quite |very |rather |clearly |completely |somewhat )?different(?:ly)?\b)"
+    r"(?: (?:[a-z]+ ){0,3}(?:in|for|on|as to|by)\b[^;]*| [a-z]+)?\W*$"
+    r"|(?:[各都也]有?(?:所|些)?|有所|[^不])不同\W*$|有(?:一?些|很大|较大|明显)?(?:区别|差[异别])\W*$"
+)
+DEGREES = re.compile(r"\b(?:more|less|most|least|only|better|worse|safer|[a-z]{3,}er than)\b|[更较最只仅]|\d{2}|[3-9]")
 UNIT = re.compile(r"[a-z]+|[\u4e00-\u9fff]+|\S")
 LONGEST = 5  # characters of a Chinese word
 _TALK, _DATA = {*phrases(TALK)} - PERMITS, {*phrases(DATA)}
@@ -250,6 +258,13 @@ def is_frame(text: str, unknown: Sequence[tuple[int, int]], *, is_last: bool = F
         text = f"{text[:start]} {text[end:]}"
     text = re.sub("[^ -~]+", " ", text)  # in Chinese what is known may be a word that doubts
     return not DOUBTS.search(text) and not DENIALS.search(text)
+
+
+def says_they_differ(text: str) -> bool:
+    """Whether a sentence says that two things differ, and nothing of either."""
+    said = text.replace("不同", "").replace("但", "")
+    is_plain = not (DENIALS.search(said) or DEGREES.search(said) or DOUBTS.search(said.replace("2者", "")))
+    return is_plain and DIFFERS.search(text) is not None
 
 
 def _dictionary(text: str, *, is_last: bool) -> set[int]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from os.path import commonprefix
 
 from sql_agent.offline_judge import verdicts
-from sql_agent.offline_judge.doubts import is_frame
+from sql_agent.offline_judge.doubts import COMPARES, is_frame
 from sql_agent.offline_judge.lexicon import DENYING, Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import flat, normalise, with_headings
 from sql_agent.offline_judge.sections import ORDER, Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
@@ -63,9 +63,10 @@ class Exam:
     clause begins; `wholes` are texts of many facts, `own` the reference's clauses, `prose` what it says in other words
     (its texts -> what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns
     of its tables: a heading -> the items under it), `headings` all of these; `items` are the facts and, found by
-    `beside`, what else the evidence says; `is_verdict`: yes or no is asked, `verdict` is which of them; `times` counts
-    how often the evidence says a word, `texts` are its cells, `lexicon` holds facts and free words, `record` all of
-    these but the reference's, `echoes` the question's, `words` the stems of all of these."""
+    `beside`, what else the evidence says; `compares`: it asks how things differ; `is_verdict`: yes or no is asked,
+    `verdict` is which of them; `times` counts how often the evidence says a word, `texts` are its cells, `lexicon`
+    holds facts and free words, `record` all of these but the reference's, `echoes` the question's, `words` the stems
+    of all of these."""
 
     question: str
     reference: str
@@ -83,6 +84,7 @@ class Exam:
     beside: dict[str, list[int]]
     times: Counter[str]
     in_order: bool
+    compares: bool
     is_verdict: bool
     is_alone: bool
     verdict: bool | None
@@ -187,6 +189,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         times=Counter(spell(item) for items in record for _, item in items),
         in_order=ORDER.search(question) is not None and not names,
         verdict=verdicts.wanted(question, normalise(reference), _cells_asked(question, cells)) if is_verdict else None,
+        compares=COMPARES.search(question) is not None,
         is_verdict=is_verdict,
         is_alone=is_alone,
         lexicon=Lexicon({*words, *prose}),

@@ -22,7 +22,7 @@ from itertools import combinations, groupby, pairwise
 from typing import Literal
 
 from sql_agent.offline_judge import choices, verdicts
-from sql_agent.offline_judge.doubts import CITES, is_frame
+from sql_agent.offline_judge.doubts import CITES, is_frame, says_they_differ
 from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.normal import COUNTED, normalise
@@ -293,7 +293,11 @@ class _Reading:
                 here = [(start - begin, end - begin) for start, end in unknown[sentence:stop]]
                 tells = self._text[begin : ends.end() if ends else until]
                 tells = tells[: next((m.start() for m in FRAME_END.finditer(tells, here[-1][1])), len(tells))]
-                left += [] if is_frame(tells, here, is_last=until == len(self._text)) else unknown[sentence:stop]
+                whole = self._text[begin : ends.start() if ends else until]
+                is_free = is_frame(tells, here, is_last=until == len(self._text)) or (
+                    self._exam.compares and says_they_differ(whole)
+                )
+                left += [] if is_free else unknown[sentence:stop]
                 sentence = stop
         return left
 
