@@ -172,13 +172,12 @@ def _each(tokens: tuple[str, ...], text: str, written: Callable[[str, str, int, 
 
 def _joined(content: Any) -> Any:
     """Text in parts as one text, as model servers join it: a token could stand in two of them."""
-    if isinstance(content, list) and content and all(isinstance(p, Mapping) and _is_text_part(p) for p in content):
-        return "\n".join(part["text"] for part in content)
-    return content
-
-
-def _is_text_part(part: Mapping[str, Any]) -> bool:
-    return part.get("type", "text") == "text" and isinstance(part.get("text"), str)
+    texts = [
+        part["text"]
+        for part in (content if isinstance(content, list) else [])
+        if isinstance(part, Mapping) and part.get("type", "text") == "text" and isinstance(part.get("text"), str)
+    ]
+    return "\n".join(texts) if texts and len(texts) == len(content) else content
 
 
 def _in_json(raw: str, change: Callable[[str], str]) -> str:

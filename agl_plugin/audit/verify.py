@@ -94,9 +94,9 @@ def _ledger(connection: sqlite3.Connection, checked: Checked) -> None:
 
 def _content(connection: sqlite3.Connection, checked: Checked, *, folder: Path) -> None:
     (run,) = connection.execute("SELECT * FROM run").fetchall()
-    kept = json.loads(run["settings"])
-    settings = Settings.of(kept)
-    if older := kept.get("goes_on_from"):
+    stored = json.loads(run["settings"])
+    settings = Settings.of(stored)
+    if older := stored.get("goes_on_from"):
         runs = [f"{ancestor['run']}@{ancestor['step']}" for ancestor in older]
         checked.notes.append(f"goes on from {', before that '.join(runs)}")
     steps = [row[0] for row in connection.execute("SELECT DISTINCT step FROM rollout WHERE mode = 'train' ORDER BY 1")]

@@ -81,7 +81,7 @@ class Request:
             whole.end = line + b"\n\n"
             return b""
         if not line.startswith(b"data:"):
-            return line and line + b"\n\n"
+            return line + b"\n\n" if line else b""
         event = json.loads(line.removeprefix(b"data:"))
         if not isinstance(event, dict):
             raise ValueError(f"an event is {type(event).__name__}, and must be an object")

@@ -193,7 +193,7 @@ class Calls:
                 if response.content_type == "text/event-stream":
                     return await self._pass_on(request, response, send)
                 content = await response.read()
-                answer = parsed(content, "the model server's answer", status=502, read=read_answer)
+                answer = parsed(content, "the model server's answer", status=502, decode=read_answer)
         except (aiohttp.ClientError, OSError, TimeoutError) as exc:
             why = f"{type(exc).__name__}: {exc}"
             raise CallError(502, f"the model server broke the call off ({why})", kind="server_error") from exc
@@ -340,11 +340,11 @@ def parsed(
     name: str = "the request's body",
     *,
     status: int = 400,
-    read: Callable[[bytes], object] = json.loads,
+    decode: Callable[[bytes], object] = json.loads,
 ) -> Json:
     """A JSON object. Raises CallError."""
     try:
-        value = read(text)
+        value = decode(text)
     except (ValueError, RecursionError) as exc:
         raise CallError(status, f"{name} is not JSON ({type(exc).__name__}: {str(exc)[:100]})") from exc
     if not isinstance(value, dict):

@@ -88,13 +88,13 @@ class Table[T: BaseModel](Named, Collection[T]):
                 chosen = self._rows.selection(filter, sort)
             except Unsaid:
                 return await (await self._in_memory()).query(filter, sort, limit, offset)
-            rest = f'FROM "{self._name}" WHERE {chosen.where}'
+            from_where = f'FROM "{self._name}" WHERE {chosen.where}'
             part = (ALL if limit == -1 else min(max(limit, 0), ALL), min(max(offset, 0), ALL))
-            sql = f"SELECT data {rest} ORDER BY {chosen.order} LIMIT ? OFFSET ?"
+            sql = f"SELECT data {from_where} ORDER BY {chosen.order} LIMIT ? OFFSET ?"
             rows = await self._database.read(sql, (*chosen.values, *part))
             total = len(rows)
             if limit != -1 or offset:
-                ((total,),) = await self._database.read(f"SELECT count(*) {rest}", chosen.values)
+                ((total,),) = await self._database.read(f"SELECT count(*) {from_where}", chosen.values)
         items = [self._rows.item(text) for (text,) in rows]
         return PaginatedResult(items=items, limit=limit, offset=offset, total=total)
 

@@ -73,7 +73,7 @@ class Passes:
         by_rank = n_tokens.argsort(stable=True).view(-1, self.n_ranks).T
         cuts = micro_batches(n_tokens[by_rank[-1]].tolist(), limit) if limit else None
         order = by_rank.flatten()
-        output = work(self._request(whole.select_idxs(order), compute_loss=False, **{CUTS: cuts}, **settings))
+        output = work(self._request(whole.select_idxs(order), compute_loss=False, **settings | {CUTS: cuts}))
         width = tensors["responses"].shape[1]
         back = order.argsort()[: len(whole) - n_added]
         names = [name for name in ("log_probs", "entropy") if name in output]

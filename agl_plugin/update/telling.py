@@ -46,7 +46,8 @@ class Telling:
     def stepped(self, step: Callable[[], float]) -> float:
         """Make an optimizer step, which gives its gradient's norm."""
         before = self._sample()
-        self._norms.append(norm := step())
+        norm = step()
+        self._norms.append(norm)
         moved = [not torch.equal(a, b) for a, b in zip(before, self._sample(), strict=True)]
         self._moved = max(self._moved, sum(moved) / max(len(moved), 1))
         return norm

@@ -87,7 +87,8 @@ def _trim_before_calls(items: list[Any]) -> None:
     begin with this prompt and answer, and the call is trained in a row of its own.
     """
     if any(item.type == "function_call" for item in items):
-        for part in (part for item in items if item.type == "message" for part in item.content):
+        parts = [part for item in items if item.type == "message" for part in item.content]
+        for part in parts:
             if part.type == "output_text":
                 part.text = part.text.removesuffix("\n")
 
@@ -230,7 +231,7 @@ class EpisodeRunner(AbstractContextManager["EpisodeRunner"]):
         self, question: Question, llm: LLMEndpoint, context: EpisodeContext, offered: EpisodeTools
     ) -> tuple[str, StopReason]:
         agent = self.config.agent
-        text = "\n".join([question.question, *offered.told])
+        text = "\n".join([question.question, *offered.observations])
         tools = [self.read(tool, question.question) for tool in offered.tools]
         if agent.custom_episode:
             prompted = question.model_copy(update={"question": text})

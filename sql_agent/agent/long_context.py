@@ -137,7 +137,7 @@ class ShortenedModel(Model):
 
     async def _answer(self, request: dict[str, Any]) -> ModelResponse:
         self._context.asked_s = time.time()
-        response = await self._model.get_response(**{**request, "input": self._history.view()})
+        response = await self._model.get_response(**request | {"input": self._history.view()})
         usage, n_new = response.usage, chars_of(self._new_results())
         if not usage.input_tokens:  # not told
             self._tokens = chars_of(self._history.view())
@@ -180,7 +180,7 @@ class ShortenedModel(Model):
         context, started = self._context, time.time()
         settings = replace(request["model_settings"], tool_choice="none" if request["tools"] else None)
         prompt = [*shown, {"role": "user", "content": ASK}]
-        response = await self._writer.get_response(**{**request, "input": prompt, "model_settings": settings})
+        response = await self._writer.get_response(**request | {"input": prompt, "model_settings": settings})
         usage = response.usage
         context.answered(started, prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens)
         context.n_untrained_calls += not self._config.train_summaries

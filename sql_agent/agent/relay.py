@@ -226,8 +226,8 @@ def plain(message: dict[str, Any]) -> dict[str, Any]:
     if role == "tool":
         return {"role": role, "tool_call_id": str(message.get("tool_call_id")), "content": writable(text)}
     calls = [
-        {"id": str(call.get("id")), "name": str(made.get("name")), "arguments": writable(str(made.get("arguments")))}
+        {"id": str(call.get("id")), "name": str(body.get("name")), "arguments": writable(str(body.get("arguments")))}
         for call in message.get("tool_calls") or []
-        if isinstance(made := call.get("function"), dict)
+        if isinstance(body := call.get("function"), dict)
     ]
     return {"role": role, "content": writable(text), "tool_calls": calls}

@@ -99,7 +99,7 @@ def _model_key(model: Model) -> dict[str, Any]:
 
 def _run_of(done: Done) -> Run:
     """The run that a job made. Raises TrainingFailed."""
-    run = Run(done.made) if done.made else None
+    run = Run(done.path) if done.path else None
     if done.status or run is None:
         error = run.summary.get("error", "") if run and run.status else ""
         error = "stopped before its end" if done.status == INTERRUPTED else error

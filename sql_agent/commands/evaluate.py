@@ -54,7 +54,7 @@ def play_all(evaluation: Evaluation, folder: Path, done: dict[TrialKey, TrialRec
             if mine := [trial for trial in todo if trial.model == name]:
                 with EpisodeRunner(target.config) as runner, running(target, tell=meter.describe) as server:
                     meter.describe(f"{name} ({label(target)})")
-                    llm = replace(server.llm, logprobs=bool(evaluation.asked.get("vote")))
+                    llm = replace(server.llm, logprobs=bool(evaluation.flags.get("vote")))
                     setting = Setting(llm, runner, evaluation.scoring)
                     try:
                         asyncio.run(play(mine, setting, concurrency=concurrency, on_done=on_done))
@@ -80,7 +80,7 @@ def begin(options: dict[str, Any], folder: Path, *, resumed: bool) -> tuple[Eval
         if options["after"] and options["before"] == options["after"]:
             notes.print("note: --before and --after are the same model: their difference shows the noise of sampling")
         evaluation = prepare(options)
-        eval_folder.start(folder, {"asked": evaluation.asked, "facts": evaluation.facts})
+        eval_folder.start(folder, {"asked": evaluation.flags, "facts": evaluation.facts})
         return evaluation, {}
     plan = eval_folder.read_plan(folder)
     evaluation = prepare(plan["asked"])

@@ -157,19 +157,19 @@ def _same_but_light(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
     longer, shorter = sorted((mine, theirs), key=len, reverse=True)
     if not any(token.isascii() for token in (*mine, *theirs)):
         return any(
-            same_meaning("".join(rest), "".join(other))
+            same_meaning("".join(kept_word), "".join(other))
             for tokens, other in ((mine, theirs), (theirs, mine))
-            for rest in _less_light(tokens)
+            for kept_word in _less_light(tokens)
         )
     if not len(longer) == 2 > len(shorter) or not "".join(longer).isascii():
         return False
     if longer[0] in LIGHT_BEFORE:
-        rest = longer[1]
+        kept_word = longer[1]
     elif longer[1] in LIGHT_AFTER:
-        rest = longer[0]
+        kept_word = longer[0]
     else:
         return False
-    return rest != shorter[0] and _same((rest,), shorter)
+    return kept_word != shorter[0] and _same((kept_word,), shorter)
 
 
 def _less_light(tokens: Tokens) -> list[Tokens]:
@@ -221,8 +221,8 @@ def _is_contracted(short: str, word: str) -> bool:
 
 
 def _is_within(short: str, long: str) -> bool:
-    rest = iter(long)
-    return all(char in rest for char in short)
+    letters = iter(long)
+    return all(char in letters for char in short)
 
 
 def is_acronym(short: Tokens, words: Tokens) -> bool:

@@ -383,7 +383,7 @@ def _is_transcript(text: str) -> bool:
 def _turns(text: str) -> list[re.Match[str]]:
     """Where somebody begins to speak; a user by the word that the first is called, as others stand in their texts."""
     marks = list(MARKED.finditer(text))
-    asks = next((who for mark in marks if (who := _who(mark)) in ASKERS), "")
+    asks = next((who for who in map(_who, marks) if who in ASKERS), "")
     return [mark for mark in marks if _who(mark) == asks or _who(mark) not in ASKERS]
 
 

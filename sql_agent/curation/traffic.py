@@ -132,7 +132,7 @@ def curate(talks: list[Talk], limits: Limits) -> Curated:
     """The rows of the usable conversations."""
     curated, usable = Curated(), list[Talk]()
     for talk in talks:
-        if why := next((why for message in talk.row.said if (why := private(message.content))), ""):
+        if why := next(filter(None, (private(message.content) for message in talk.row.said)), ""):
             curated.dropped.append({"id": talk.row.id, "why": f"holds {why}"})
         else:
             usable.append(talk)

@@ -63,11 +63,12 @@ CONTRACTED = (
 def _sections(file: Path) -> dict[str, list[str]]:
     """The sections of a file of words."""
     sections: dict[str, list[str]] = {}
+    lines: list[str] = []  # those before the first heading are comments
     for line in file.read_text(encoding="utf-8").splitlines():
         if heading := re.fullmatch(r"\[([a-z-]+)\]", line):
-            sections[heading[1]] = []
-        elif sections:
-            sections[[*sections][-1]].append(line)
+            lines = sections[heading[1]] = []
+        else:
+            lines.append(line)
     return sections
 
 
@@ -155,8 +156,8 @@ def wording(text: str) -> Wording:
 def _without_courtesy(text: str) -> str:
     """The text without the clauses that hold nothing but words of courtesy, where another stays."""
     clauses = CLAUSE.findall(text)
-    rest = "".join(clause for clause in clauses if not _is_courteous(clause))
-    return rest if TOKEN.search(rest) else text
+    remaining = "".join(clause for clause in clauses if not _is_courteous(clause))
+    return remaining if TOKEN.search(remaining) else text
 
 
 def _is_courteous(clause: str) -> bool:
@@ -206,9 +207,9 @@ def _contrasts() -> dict[tuple[str, ...], dict[int, int]]:
     """The lines of contrasts.txt that each phrase stands in, with its place there."""
     lines: dict[tuple[str, ...], dict[int, int]] = {}
     for n, line in enumerate(CONTRASTS.read_text(encoding="utf-8").splitlines()):
-        terms = [] if line.startswith("#") else line.split(", ")
-        for at, phrase in ((at, phrase) for at, term in enumerate(terms) for phrase in term.split("/")):
-            lines.setdefault(_tokens(phrase), {})[n] = at
+        for at, term in enumerate([] if line.startswith("#") else line.split(", ")):
+            for phrase in term.split("/"):
+                lines.setdefault(_tokens(phrase), {})[n] = at
     return lines
 
 

@@ -136,8 +136,8 @@ def _drafts(
         case "compare":
             # As people ask: drugs of one category, any two diseases; only where the cells differ.
             pairs = [p for p in combinations(mine, 2) if p[0].cells.get("cate_name") == p[1].cells.get("cate_name")]
-            asked = [(pair, field) for pair in pairs for field in pair[0].cells if _differ(*pair, field)]
-            return (Draft(intent, rng.sample(pair, 2), [field]) for pair, field in _shuffled(asked, rng))
+            comparisons = [(pair, field) for pair in pairs for field in pair[0].cells if _differ(*pair, field)]
+            return (Draft(intent, rng.sample(pair, 2), [field]) for pair, field in _shuffled(comparisons, rng))
         case "search":
             return _shuffled(_lookups(every, mine, templates, intent), rng)
         case "count":
@@ -208,8 +208,8 @@ class _Maker:
     def numbered(self) -> list[Question]:
         """The questions made so far, with their ids."""
         prefix = self.split if self.words == self.split else "entities"
-        made = enumerate(self.made.values(), start=1)
-        return [question.model_copy(update={"id": f"{prefix}-{i:04d}"}) for i, question in made]
+        numbered = enumerate(self.made.values(), start=1)
+        return [question.model_copy(update={"id": f"{prefix}-{i:04d}"}) for i, question in numbered]
 
     def _question(self, draft: Draft, rng: random.Random) -> Question | None:
         phrasings = [p for p in self.templates.phrasings_for(draft.intent, self.words) if _fits(p, draft)]

@@ -165,7 +165,7 @@ class Served:
             grants = [str(row[0]) for row in connection.exec_driver_sql("SHOW GRANTS")]
             everywhere = [grant for grant in grants if " ON *.* " in grant]
             power = re.search(r"\b(?:FILE|SUPER|ALL PRIVILEGES)\b", " ".join(everywhere))
-            powers = power and power[0]
+            powers = power[0] if power else ""
         if powers:
             raise Unusable(f"its user may read or write files of the server ({powers}); {READER}")
 

@@ -146,7 +146,7 @@ def distinct(names: list[str]) -> list[str]:
     for name in names:
         unique = name
         if name in numbers:
-            unique = next(new for n in numbers[name] if (new := f"{name}_{n}") not in taken)
+            unique = next(new for new in (f"{name}_{n}" for n in numbers[name]) if new not in taken)
         numbers.setdefault(name, count(2))
         taken.add(unique)
         result.append(unique)

@@ -161,8 +161,8 @@ def _metrics(line: bytes) -> Tree:
     row = json.loads(line)
     if not isinstance(row, dict):
         raise ValueError("no JSON object")
-    kept = {key: value for key, value in row.items() if key == "kind" or number(value) is not None}
-    return kept | ({"warnings": row["warnings"]} if isinstance(row.get("warnings"), list) else {})
+    figures = {key: value for key, value in row.items() if key == "kind" or number(value) is not None}
+    return figures | ({"warnings": row["warnings"]} if isinstance(row.get("warnings"), list) else {})
 
 
 def _entry(file: Path, offset: int, record: RunRecord | TrialRecord, *, side: str) -> Entry:

@@ -137,7 +137,7 @@ class Chat:
         for call in last.tool_calls:
             self._note(f"\nturn {call.turn}  {call.name} {call.arguments}  ({call.outcome}, {call.elapsed_s:.1f} s)")
             self._note(call.result, style="")
-        if not last.asked:
+        if not last.call_keys:
             self._note("no tool was called yet")
 
     def _note(self, text: str, *, style: str = "dim") -> None:

@@ -189,12 +189,13 @@ def _time(seconds: dict[str, float]) -> str:
 def _of_rollouts(summary: dict[str, Any]) -> dict[str, str]:
     unscored, late = _counted(summary["unscored"]) or "none", _counted(summary["late_calls"])
     parts = " + ".join(f"{k} {v:.3f}" for k, v in summary["reward_parts"].items())
-    rows = {
-        "rollouts": f"{summary['rollouts']}, scored {summary['scored']}, unscored: {unscored}"
-        + (f"; tools broke: {broken}" if (broken := summary.get("broken_tools")) else "")
-        + (f"; too old: {old}" if (old := summary.get("too_old")) else "")
-        + (f"; calls after a step's end: {late}" if late else ""),
+    notes = {
+        "tools broke": summary.get("broken_tools"),
+        "too old": summary.get("too_old"),
+        "calls after a step's end": late,
     }
+    counts = f"{summary['rollouts']}, scored {summary['scored']}, unscored: {unscored}"
+    rows = {"rollouts": "; ".join([counts, *(f"{name}: {note}" for name, note in notes.items() if note)])}
     if first := summary.get("first_unscored"):
         rows["first unscored"] = f"{first} (all: {run_folder.ROLLOUTS})"
     validations = ", ".join(f"step {v['step']}: {number(v['reward_mean'])}" for v in summary["validation"])
