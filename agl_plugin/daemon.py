@@ -157,7 +157,9 @@ class GrpoDaemon:
 
     def take(self, rollouts: Sequence[StoredRollout]) -> None:
         """Let these, which a finished run stored, be the rollouts of the step; nothing is played."""
-        self._queued_at_s, self.is_train, self.batched = time.time(), True, None
+        self._queued_at_s = time.time()
+        self.is_train = True
+        self.batched = None
         self.gateway_watch.begin()
         self.rollouts = InFlight(
             {i.seen.rollout_id: {**i.seen.question, "data_id": i.record["group"]} for i in rollouts},
@@ -203,7 +205,9 @@ class GrpoDaemon:
             questions = [*questions, *self._drop_groups()]
         if list(addresses) != self._addresses:
             self._addresses = list(addresses)
-            self.llm_proxy.update_model_list([self._served(address) for address in addresses])
+            servers = [{"model": f"hosted_vllm/{self.model}", "api_base": f"http://{a}/v1/"} for a in addresses]
+            models: Any = [{"model_name": self.model, "litellm_params": server} for server in servers]
+            self.llm_proxy.update_model_list(models)
             await self.llm_proxy.restart()
         elif not self.llm_proxy.is_running():
             await self.llm_proxy.restart()  # its process was killed
@@ -214,10 +218,6 @@ class GrpoDaemon:
             policies = self.llm_proxy.as_resources(sampling)
         self._resources_id = (await self.store.add_resources(policies)).resources_id
         await self._enqueue(questions)
-
-    def _served(self, address: str) -> dict[str, Any]:
-        server = {"model": f"hosted_vllm/{self.model}", "api_base": f"http://{address}/v1/"}
-        return {"model_name": self.model, "litellm_params": server}
 
     @property
     def outcome(self) -> Outcome:
@@ -452,7 +452,8 @@ class GrpoDaemon:
         With `by_turn` they have the phases of their turns. A group that another one replaced is left out; statistics
         are over all rollouts of the step. Raises RunError with the likely causes when nothing can be learned from it.
         """
-        outcome, in_batch = self.outcome, self._places.in_batch
+        outcome = self.outcome
+        in_batch = self._places.in_batch
         if not outcome.scored:
             n_rollouts = len(self.rollouts.questions)
             raise outcome.no_data(f"step {self.step}: none of {n_rollouts} rollouts can be trained on")

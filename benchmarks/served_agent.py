@@ -149,7 +149,9 @@ class Killer:
     """The model server in a process, killed in turn with a process of the agent's tools."""
 
     def __init__(self, every: int) -> None:
-        self.port, self.every, self.killed = free_port(), every, Counter[str]()
+        self.port = free_port()
+        self.every = every
+        self.killed = Counter[str]()
         self._model = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:

@@ -146,9 +146,7 @@ def _patterns_of(tokens: tuple[str, ...]) -> list[Pattern]:
     # Those within others first: of "<PRE>" and "▁<PRE>" one is enough.
     plain = {head + first + rest for (head, first), each in rests.items() if not head for rest in each}
     for head, first in [key for key in rests if key[0]]:
-        rests[head, first] = {
-            rest for rest in rests[head, first] if not any(pattern in first + rest for pattern in plain)
-        }
+        rests[head, first] = {rest for rest in rests[head, first] if not any(text in first + rest for text in plain)}
     return [
         (first, _wide(first), _pattern(head, first, _wide(first), each))
         for (head, first), each in sorted(rests.items())

@@ -31,7 +31,7 @@ def not_installed(_name: str) -> None:
 
 
 def no() -> bool:
-    """For a question."""
+    """In place of a function that tells whether something holds."""
     return False
 
 

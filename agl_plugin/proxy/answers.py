@@ -128,8 +128,7 @@ class Collected:
         self._whole |= {k: v for k, v in event.items() if v is not None and k not in ("choices", "object")}
         for part in event.get("choices") or []:
             choice = self._choices.setdefault(
-                part["index"],
-                {"index": part["index"], "message": {}, "token_ids": [], "logprobs": {"content": []}},
+                part["index"], {"index": part["index"], "message": {}, "token_ids": [], "logprobs": {"content": []}}
             )
             for name, text in (part.get("delta") or {}).items():
                 before = choice["message"].get(name)

@@ -87,7 +87,8 @@ class QuestionLine:
 
     def __init__(self, order: QuestionOrder, rows: Sequence[Question], *, n: int, ahead: int, n_steps: int) -> None:
         self._order, self._rows, self._n, self._ahead, self._n_steps = order, rows, n, ahead, n_steps
-        self._drawn, self._again = 0, list[Question]()
+        self._drawn = 0
+        self._again = list[Question]()
         self.dropped = list[str]()  # rollouts that were in flight where the run goes on from
 
     def of_step(self, step: int, *, n_open: int) -> list[Question]:
@@ -111,6 +112,7 @@ class QuestionLine:
         if not (folder / STATE).is_file():
             return
         state: Mapping[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
-        by_key, self._drawn = {key_of(row): row for row in self._rows}, state["drawn"]
+        by_key = {key_of(row): row for row in self._rows}
+        self._drawn = state["drawn"]
         self._again = [by_key[group["key"]] for group in state["groups"] if group["key"] in by_key]
         self.dropped = [rollout for group in state["groups"] for rollout in group["rollouts"]]

@@ -77,11 +77,7 @@ class Table[T: BaseModel](Named, Collection[T]):
         return ", ".join(f'"{name}"' for name in names)
 
     async def query(
-        self,
-        filter: FilterOptions | None = None,
-        sort: SortOptions | None = None,
-        limit: int = -1,
-        offset: int = 0,
+        self, filter: FilterOptions | None = None, sort: SortOptions | None = None, limit: int = -1, offset: int = 0
     ) -> PaginatedResult[T]:
         async with self._database.turn(read_only=True):
             try:

@@ -69,7 +69,8 @@ class Passes:
         """As in a Plan, ranks take turns in order of length."""
         whole, n_added = pad_dataproto_to_divisor(batch, self.n_ranks)
         tensors: Any = whole.batch
-        n_tokens, limit = tensors["attention_mask"].sum(dim=1), rules.micro_batch_tokens
+        n_tokens = tensors["attention_mask"].sum(dim=1)
+        limit = rules.micro_batch_tokens
         by_rank = n_tokens.argsort(stable=True).view(-1, self.n_ranks).T
         cuts = micro_batches(n_tokens[by_rank[-1]].tolist(), limit) if limit else None
         order = by_rank.flatten()

@@ -9,7 +9,6 @@ for the language model; the references, which people would write, are those of t
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
@@ -64,8 +63,8 @@ def sessions(
 
 
 def _talk(text: str) -> list[dict[str, str]]:
-    turns = [[{"role": "user", "content": message}, REPLY] for message in ("你好", text, "那儿童呢？", "谢谢")]
-    return list(itertools.chain.from_iterable(turns))
+    messages = [{"role": "user", "content": content} for content in ("你好", text, "那儿童呢？", "谢谢")]
+    return [turn for message in messages for turn in (message, REPLY)]
 
 
 def reader(names: Sequence[str]) -> Handler:

@@ -76,7 +76,8 @@ def write_database(name: str, folder: Path) -> Path:
     path = folder / name / f"{name}.sqlite"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    rng, names = random.Random(f"{SEED} {name}"), dict[str, list[str]]()
+    rng = random.Random(f"{SEED} {name}")
+    names = dict[str, list[str]]()
     with closing(sqlite3.connect(path)) as db, db:
         for table, columns in DATABASES[name].items():
             declared = ", ".join(_declared(column, kind) for column, kind in columns.items())

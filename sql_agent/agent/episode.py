@@ -116,10 +116,7 @@ def system_prompt_of(config: AgentConfig, databases: Databases | None, db_id: st
 
 def build_agent(model: Model, *, system_prompt: str, tools: Sequence[Tool]) -> Agent[EpisodeContext]:
     return Agent(
-        name="agent",
-        instructions=system_prompt,
-        tools=[function_tool_of(tool) for tool in tools],
-        model=model,
+        name="agent", instructions=system_prompt, tools=[function_tool_of(tool) for tool in tools], model=model
     )
 
 
@@ -213,7 +210,8 @@ class EpisodeRunner(AbstractContextManager["EpisodeRunner"]):
         )
 
     async def _run(self, question: Question, llm: LLMEndpoint) -> Episode:
-        context, started = self.context(), time.monotonic()
+        context = self.context()
+        started = time.monotonic()
         async with self.toolset.for_episode(question) as offered:
             answer, reason = await self._play(question, self.prompted(llm), context, offered)
             reward = await offered.reward() if context.reward is None else context.reward

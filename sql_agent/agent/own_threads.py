@@ -66,7 +66,9 @@ class ThreadTools:
     """The sources of one agent, loaded into this process. Raises UserError."""
 
     def __init__(self, sources: list[str], agent: AgentConfig, loop: LoopThread) -> None:
-        self._agent, self._loop, worker = agent, loop, Threads(loop)
+        self._agent = agent
+        self._loop = loop
+        worker = Threads(loop)
         self._episode = load_episode(agent.episode) if agent.episode else None
         self.by_source = [load(source, worker) for source in sources]
 

@@ -125,7 +125,8 @@ class Relay:
         except (ValueError, RecursionError, LookupError, TypeError) as exc:
             return refusal(400, f'send {{"arguments": "JSON as the model wrote it"}}: {exc!r:.200}')
         if tool is None:
-            name, names = request.match_info["name"], ", ".join(session.tools) or "none"
+            name = request.match_info["name"]
+            names = ", ".join(session.tools) or "none"
             return refusal(404, f"there is no tool {name!r}; this episode has: {names}")
         try:
             return web.json_response({"text": await tool.invoke(session.context, arguments)})

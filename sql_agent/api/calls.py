@@ -112,7 +112,9 @@ def run_job(function: str, *, quiet: bool, **arguments: Any) -> Done:
 def run_process(command: list[str], *, quiet: bool = False) -> Done:
     """Run it, showing what it prints unless `quiet`. Raises UserError for wrong input, KeyboardInterrupt."""
     lines: deque[str] = deque(maxlen=KEPT_LINES)
-    status, interrupted, job = None, False, current.get()
+    status = None
+    interrupted = False
+    job = current.get()
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

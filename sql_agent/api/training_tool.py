@@ -191,7 +191,8 @@ class RLTrainingTool:
 
         name = request.model_path or request.model_name
         split = request.dataset or request.split or "test"
-        source, limit = self._source(split), request.max_samples or 100
+        source = self._source(split)
+        limit = request.max_samples or 100
         evaluation = jobs.evaluate(self._model(name), splits=[source], limit=limit, samples=1, quiet=self._quiet)
         (figures,) = evaluation.results.models.values()
         (greedy,) = [of_decoding for key, of_decoding in figures.items() if key.endswith("/greedy")]

@@ -147,7 +147,8 @@ def leakage(
     """
     if out:
         check_out(out, train, *held)
-    rows, guilty = read_rows(train), set[int]()
+    rows = read_rows(train)
+    guilty = set[int]()
     for path in held:
         for leak in find_leaks(rows, read_rows(path)):
             guilty.add(leak.train.number)

@@ -145,7 +145,8 @@ def wording(text: str) -> Wording:
         spoken = pattern.sub(plain, spoken)
     written = () if spoken.isascii() else tuple(TOKEN.findall(re.sub(POLITE_ZH, " ", _without_courtesy(spoken))))
     spoken = _without_courtesy(in_digits(spoken))
-    plain = tuple(token for part in _parts(POLITE.sub(" ", spoken)) for token in part)
+    parts = _frame_zh().split(POLITE.sub(" ", spoken))  # what stands between Chinese words that only ask
+    plain = tuple(_base(token) for part in parts if part for token in TOKEN.findall(part))
     tokens, names = _named(plain)
     priced = "price" if "much" in tokens else ""  # how much a thing is and what it costs
     words = tuple(DENIED if token in DENIALS else token for token in tokens if token not in ("1", priced))
@@ -165,11 +166,6 @@ def _is_courteous(clause: str) -> bool:
     if not words or not all(word in COURTEOUS if word.isascii() else COURTEOUS_ZH.fullmatch(word) for word in words):
         return False
     return any(not word.isascii() or word in MARKS for word in words)
-
-
-def _parts(text: str) -> list[list[str]]:
-    """The tokens of what stands between Chinese words that only ask."""
-    return [[_base(token) for token in TOKEN.findall(part)] for part in _frame_zh().split(text) if part]
 
 
 @functools.cache

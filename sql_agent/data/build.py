@@ -128,7 +128,8 @@ def show(imported: Imported, files: list[Path]) -> None:
 
 
 def _show_rows(title: str, rows: list[BadRow]) -> None:
-    shown, more = rows[:SHOWN_ROWS], ", ".join(str(row.row) for row in rows[SHOWN_ROWS:])
+    shown = rows[:SHOWN_ROWS]
+    more = ", ".join(str(row.row) for row in rows[SHOWN_ROWS:])
     if rows:
         console.print(f"{title}: {len(rows)}", style="yellow")
     for row in shown:

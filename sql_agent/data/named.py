@@ -77,9 +77,8 @@ def load_dataset(
     prompts = _templated(questions, str(model)) if model else [question.question for question in questions]
     pairs = zip(questions, prompts, strict=True)
     if format == "sft":
-        return [
-            {"prompt": p, "completion": q.answer, "text": f"{p}{'' if model else chr(10)}{q.answer}"} for q, p in pairs
-        ]
+        end = "" if model else "\n"  # a chat template ends the prompt itself
+        return [{"prompt": p, "completion": q.answer, "text": f"{p}{end}{q.answer}"} for q, p in pairs]
     return [{"prompt": p, "ground_truth": q.answer, **q.model_dump(exclude={"answer"})} for q, p in pairs]
 
 
@@ -91,14 +90,14 @@ def _loaded(source: Path | list[dict[str, Any]]) -> list[Question]:
     return load_questions(source)
 
 
-def question_file(source: Source, *, split: str = "train", max_samples: int | None = None) -> Path:
-    """A file that commands read: the set's own, or a copy of its rows below .cache. Raises UserError."""
-    file_or_rows = _file_or_rows(source, split)
+def question_file(source: Source, *, max_samples: int | None = None) -> Path:
+    """Training questions as a file: the set's own, or a copy of its rows below .cache. Raises UserError."""
+    file_or_rows = _file_or_rows(source, "train")
     if max_samples is None and isinstance(file_or_rows, Path):
         return file_or_rows
     rows = [question.model_dump() for question in _loaded(file_or_rows)[:max_samples]]
     name = Path(source).stem if isinstance(source, str | Path) else "given"
-    return _written(f"{name}-{split}", rows)
+    return _written(f"{name}-train", rows)
 
 
 def _file_or_rows(source: Source, split: str) -> Path | list[dict[str, Any]]:
@@ -112,7 +111,7 @@ def _file_or_rows(source: Source, split: str) -> Path | list[dict[str, Any]]:
         if split not in SPLITS:
             raise UserError(f"split = {split!r}: {BUNDLED} has {', '.join(SPLITS)}{did_you_mean(split, SPLITS)}")
         return _existing(f"data/{split}.parquet")
-    if local_copy(name, split) or isinstance(source, str) and is_hub_name(name):
+    if local_copy(name, split) or (isinstance(source, str) and is_hub_name(name)):
         return _rows(name.rpartition("/")[2], hub_rows(name, split))
     if isinstance(source, str) and not name.endswith(QUESTION_FILES) and not data_path(name).is_dir():
         names = [BUNDLED, *_registered, *HUB]

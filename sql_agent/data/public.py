@@ -80,7 +80,8 @@ def read_public(
     if dev and train:
         if test_share != TEST_SHARE:
             raise UserError(f"--test-share {test_share:g}: {DEV} is the test split of {folder}; leave it out")
-        dev_databases, test_share = {item.question.db_id for item in dev}, 0.0
+        dev_databases = {item.question.db_id for item in dev}
+        test_share = 0.0
         pool = [item for item in train if item.question.db_id not in dev_databases]
         if n := len(train) - len(pool):
             dataset.left_out.append(f"{n} training questions about databases of {DEV}")
@@ -168,12 +169,9 @@ def write_public(dataset: PublicDataset, out: Path) -> list[Path]:
 
 def _config(dataset: PublicDataset) -> str:
     folders = {split: json.dumps(str(path), ensure_ascii=False) for split, path in dataset.folders.items()}
-    test = folders["test"]
-    other = (
-        f"# test.parquet has databases of its own: --set database.folder={test}\n" if test != folders["train"] else ""
-    )
+    note = f"# test.parquet has databases of its own: --set database.folder={folders['test']}\n"
     return (
-        f"# Made by `agentgrpo data import {dataset.name}`.\n{other}"
+        f"# Made by `agentgrpo data import {dataset.name}`.\n{note if folders['test'] != folders['train'] else ''}"
         f"[database]\nfolder = {folders['train']}\n\n"
         '[agent]\ntools = ["sql"]  # add "schema" for list_tables, describe_table and sample_values\n'
         'system_prompt = "generic_en"\n'

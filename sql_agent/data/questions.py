@@ -22,7 +22,7 @@ from typing import Any
 from foundation.files import write_lines
 from foundation.grouping import grouped
 from sql_agent.data.build_database import FIXED_TIME, SEPARATOR
-from sql_agent.data.templates import SPLITS, Intent, Phrasing, Split, Table, Templates
+from sql_agent.data.templates import SPLITS, Intent, Split, Table, Templates
 from sql_agent.records import Evidence, Question
 
 SEED = 20260101
@@ -212,7 +212,11 @@ class _Maker:
         return [question.model_copy(update={"id": f"{prefix}-{i:04d}"}) for i, question in numbered]
 
     def _question(self, draft: Draft, rng: random.Random) -> Question | None:
-        phrasings = [p for p in self.templates.phrasings_for(draft.intent, self.words) if _fits(p, draft)]
+        phrasings = [
+            phrasing
+            for phrasing in self.templates.phrasings_for(draft.intent, self.words)
+            if phrasing.n_fields == len(draft.fields) and (not phrasing.fields or draft.fields[0] in phrasing.fields)
+        ]
         if not phrasings:
             return None
         phrasing = rng.choice(phrasings)
@@ -246,7 +250,9 @@ class _Maker:
             return self._run_lookup(draft, labels[0])
         form = self.templates.answers[draft.intent].part
         table, columns = draft.entities[0].table, ", ".join(draft.fields)
-        queries, answer, evidence = [], "", []
+        queries = []
+        answer = ""
+        evidence = []
         for entity in draft.entities:
             queries.append(f"SELECT {columns} FROM {table} WHERE id = {entity.id}")
             cells = self.db.execute(queries[-1]).fetchone()
@@ -269,10 +275,6 @@ class _Maker:
         names = SEPARATOR.join(row_name for _, row_name in rows)
         form = self.templates.answers[draft.intent].text
         return [query], form.format(field=label, value=draft.keyword, names=names, count=count), evidence
-
-
-def _fits(phrasing: Phrasing, draft: Draft) -> bool:
-    return phrasing.n_fields == len(draft.fields) and (not phrasing.fields or draft.fields[0] in phrasing.fields)
 
 
 def _slots(draft: Draft, labels: list[str]) -> dict[str, str]:

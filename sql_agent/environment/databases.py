@@ -53,9 +53,8 @@ class Databases(AbstractContextManager["Databases"]):
         """The databases of `database.folder`, in alphabetical order; none without one."""
         if not self.config.folder:
             return []
-        return sorted(
-            file.stem for file in database_path(self.config).glob(f"*/*{SUFFIX}") if not self.problem(file.stem)
-        )
+        files = database_path(self.config).glob(f"*/*{SUFFIX}")
+        return sorted(file.stem for file in files if not self.problem(file.stem))
 
     def problem(self, db_id: str) -> str:
         """Why no database has this id, or ""."""

@@ -141,7 +141,8 @@ def rows_reply(names: list[str], rows: Iterable[Sequence[Any]], limits: Settings
 
 def distinct(names: list[str]) -> list[str]:
     """Column names made distinct, so that no value of `SELECT a.id, b.id` is lost in a record: id, id_2."""
-    taken, result = set(names), []
+    taken = set(names)
+    result = []
     numbers: dict[str, Iterator[int]] = {}
     for name in names:
         unique = name

@@ -105,7 +105,9 @@ def question_files(names: list[str]) -> dict[str, FileConfig]:
 
 def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, seconds: float) -> EvalReport:
     """Figures per model, split and decoding; and the paired differences of two models."""
-    keys = [f"{split}/{way}" for split in evaluation.splits for way in _ways(evaluation)]
+    vote = evaluation.flags.get("vote", 0)
+    decodings = ["sampled", "greedy", *([f"vote of {vote}"] if vote else [])]
+    keys = [f"{split}/{decoding}" for split in evaluation.splits for decoding in decodings]
     groups = _groups(evaluation, records)
     planned = len(evaluation.trials())
     before, after = groups.values() if len(groups) == 2 else ({}, {})
@@ -129,11 +131,6 @@ def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, 
             key: delta for key in both if (delta := compare_groups(by_agent(before[key]), by_agent(after[key])))
         },
     )
-
-
-def _ways(evaluation: Evaluation) -> list[str]:
-    vote = evaluation.flags.get("vote", 0)
-    return ["sampled", "greedy", *([f"vote of {vote}"] if vote else [])]
 
 
 def _groups(evaluation: Evaluation, records: Sequence[TrialRecord]) -> dict[str, dict[str, list[TrialRecord]]]:

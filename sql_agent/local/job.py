@@ -33,7 +33,7 @@ OF_8_BITS = {"optimizer_impl": "bitsandbytes.optim", "optimizer": "AdamW8bit"}
 def run_local(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
     """Everything. Returns the exit status and the run folder. Raises UserError."""
     prepare_environment(cpu=config.trainer.device == "cpu", offline=False)
-    _look(config)
+    _check(config)
     preflight.check_devices(config.trainer, config.rollout)
     preflight.check_agent(config)
     return run_grpo(config, terminal, check=check_checkpoint, fit=_fit, method="local", begins="loading the model")
@@ -41,11 +41,11 @@ def run_local(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
 
 def dry_run_local(config: TrainConfig, terminal: Console) -> int:
     """`--dry-run`: look at what needs no model, and count. Returns the exit status. Raises UserError."""
-    _look(config)
+    _check(config)
     return dry_run(config, terminal, verl=False)
 
 
-def _look(config: TrainConfig) -> None:
+def _check(config: TrainConfig) -> None:
     check_keys(config)
     preflight.check_installed(PACKAGES, extra="gpu] or agentgrpo[cpu")
     ensure_data(config.data, config)

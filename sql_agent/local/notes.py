@@ -15,16 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from agl_plugin.audit.facts import (
-    REPLACED,
-    SMALL,
-    UNSCORED,
-    Batched,
-    Seen,
-    checkpoint_rows,
-    rollout_rows,
-    update_rows,
-)
+from agl_plugin.audit.facts import REPLACED, SMALL, UNSCORED, Batched, Seen, checkpoint_rows, rollout_rows, update_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.run.resampling import Places
 from agl_plugin.run.statistics import of_groups, of_rollouts

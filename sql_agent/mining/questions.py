@@ -118,7 +118,9 @@ def mine_questions(
     schema: Schema, database: str, *, language: str, seed: int, sizes: Mapping[str, int] = SIZES
 ) -> Mined:
     """Questions about a file or URL, in the splits of `sizes`. Raises DatabaseFault where it fails."""
-    held_out, dropped, taken = held_tables(schema, seed), Counter[str](), set[str]()
+    held_out = held_tables(schema, seed)
+    dropped = Counter[str]()
+    taken = set[str]()
     splits: dict[str, list[Question]] = {}
     slowest_s = 0.0
     with database_of(schema, database) as opened:
@@ -155,7 +157,8 @@ def _rows(questions: list[Question]) -> list[Row]:
 def _tries(schema: Schema, split: str, *, held_out: list[str], seed: int, language: str) -> Iterator[Try | None]:
     """Without end: what may be a question of a split, once each, and None for what may not."""
     rng = random.Random(f"{seed} {split}")
-    side, tried = split if split in SHARES else "test", set[tuple[str, str]]()
+    side = split if split in SHARES else "test"
+    tried = set[tuple[str, str]]()
 
     def pick(column: Column) -> Value | None:
         mine = [value for value in column.samples if side_of(value, seed) == side]
@@ -212,7 +215,8 @@ def trivial(ask: Ask, result: QueryResult, run: Run) -> str:
 
 def unfit(question: str, result: QueryResult) -> str:
     """Why an answer cannot be graded, or ""."""
-    answer, cells = answer_of(result), cells_of([result])
+    answer = answer_of(result)
+    cells = cells_of([result])
     if len({*map(str, result.rows)}) < len(result.rows):
         return "the same row twice"
     if not is_value(question=question, reference=answer, evidence=[cell.text for cell in cells]):

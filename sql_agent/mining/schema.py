@@ -237,13 +237,13 @@ def one_and_several(name: str) -> tuple[str, str]:
     return singular, str(english.plural_noun(singular))
 
 
-def read_schema(database: str, *, tables: Sequence[str] = (), max_rows: int = SAMPLES, language: str = "en") -> Schema:
+def read_schema(database: str, *, tables: Sequence[str] = (), language: str = "en") -> Schema:
     """The schema of a SQLite file or of a URL as `database.url` has it, of `tables` alone where some are named, for
     sentences in `language`.
 
     Raises UserError.
     """
-    config = config_of(database, tables=list(tables), max_rows=max_rows, timeout_s=20)
+    config = config_of(database, tables=list(tables), max_rows=SAMPLES, timeout_s=20)
     try:
         with Database(config, database_place(config)) as opened:
             readable, links = _read(opened)
@@ -422,7 +422,7 @@ def _role(name: str, types: set[str], values: list[Value], short: list[Value], *
     if len(short) < 2:
         return "flag"
     if types <= {"integer", "real"}:
-        return _number_role(words(name), [value for value in short if not isinstance(value, str)], types, few=few)
+        return _number_role(words(name), [value for value in short if not isinstance(value, str)], types)
     texts = [str(value) for value in short]
     alike = len({text[10:11] for text in texts}) == 1  # 2020-01-01T10:00 and 2020-01-01 10:00 sort by their form
     if alike and sum(bool(DATE.fullmatch(text)) for text in texts) >= 0.95 * len(texts):
@@ -430,7 +430,7 @@ def _role(name: str, types: set[str], values: list[Value], short: list[Value], *
     return "category" if few else "text"
 
 
-def _number_role(label: str, values: list[int | float], types: set[str], *, few: bool) -> Role:
+def _number_role(label: str, values: list[int | float], types: set[str]) -> Role:
     whole = types == {"integer"}
     if len(values) <= 2:
         return "flag"

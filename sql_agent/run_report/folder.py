@@ -104,9 +104,8 @@ def read_run(folder: Path, *, evaluation: Path | None = None, played: list[Entry
         trials = place / TRIALS
         records = _lines(trials, TrialRecord.model_validate_json, run.problems)
         # A resumed evaluation plays a trial anew that had a fault: the later line counts.
-        run.trials = list(
-            {record.key: _entry(trials, at, record, side=record.model) for at, record in records}.values()
-        )
+        latest = {record.key: _entry(trials, at, record, side=record.model) for at, record in records}
+        run.trials = list(latest.values())
     return run
 
 

@@ -106,7 +106,8 @@ class Chat:
 
     def _answer(self, line: str) -> None:
         self._kind = ""
-        llm, timeout_s = self.conversation.llm, self.conversation.llm_timeout_s
+        llm = self.conversation.llm
+        timeout_s = self.conversation.llm_timeout_s
         try:
             self._loop.run(self.conversation.say(line, self._tell))
             self._out.print()

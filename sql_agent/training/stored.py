@@ -62,7 +62,8 @@ def source_of(data: DataConfig, runs: Path, model: Path) -> dict[str, Any]:
 
 def check_tokens(stored: StoredRun, model: Path) -> None:
     """The model has the tokenizer and the chat template of the one that sampled. Raises UserError."""
-    name, sampled_by = stored.folder, stored.model
+    name = stored.folder
+    sampled_by = stored.model
     for folder in (sampled_by, model):
         if not (folder / TOKENIZER).is_file():
             raise UserError(

@@ -129,7 +129,8 @@ def in_order(
     rows: list[dict[str, Any]], *, epochs: int, seed: int, lengths: Sequence[int] = (), batch_rows: int = 1
 ) -> Dataset:
     """The rows of all epochs, each epoch's in an order of its own; given lengths, like ones share a batch."""
-    rng, places = random.Random(seed), list[int]()
+    rng = random.Random(seed)
+    places = list[int]()
     for _ in range(epochs):
         order = rng.sample(range(len(rows)), len(rows))
         places += alike(order, lengths, batch_rows=batch_rows, rng=rng) if lengths else order
