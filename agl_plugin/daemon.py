@@ -157,7 +157,9 @@ class GrpoDaemon:
 
     def take(self, rollouts: Sequence[StoredRollout]) -> None:
         """Let these, which a finished run stored, be the rollouts of the step; nothing is played."""
-        self._queued_at_s, self.is_train, self.batched = time.time(), True, None
+        self._queued_at_s = time.time()
+        self.is_train = True
+        self.batched = None
         self.gateway_watch.begin()
         self.rollouts = InFlight(
             {i.seen.rollout_id: {**i.seen.question, "data_id": i.record["group"]} for i in rollouts},
@@ -193,7 +195,7 @@ class GrpoDaemon:
         self._too_old.clear()
         self._dropped.clear()
         self.gateway_watch.begin(self.playing_on.pending)
-        if self.playing_on.asked:
+        if self.playing_on.questions:
             await self._look()  # it may have died between the steps
             self.rollouts = self.playing_on
             # Before newer resources, by which the store counts what spans it may delete.
@@ -203,7 +205,9 @@ class GrpoDaemon:
             questions = [*questions, *self._drop_groups()]
         if list(addresses) != self._addresses:
             self._addresses = list(addresses)
-            self.llm_proxy.update_model_list([self._served(address) for address in addresses])
+            servers = [{"model": f"hosted_vllm/{self.model}", "api_base": f"http://{a}/v1/"} for a in addresses]
+            models: Any = [{"model_name": self.model, "litellm_params": server} for server in servers]
+            self.llm_proxy.update_model_list(models)
             await self.llm_proxy.restart()
         elif not self.llm_proxy.is_running():
             await self.llm_proxy.restart()  # its process was killed
@@ -214,10 +218,6 @@ class GrpoDaemon:
             policies = self.llm_proxy.as_resources(sampling)
         self._resources_id = (await self.store.add_resources(policies)).resources_id
         await self._enqueue(questions)
-
-    def _served(self, address: str) -> dict[str, Any]:
-        server = {"model": f"hosted_vllm/{self.model}", "api_base": f"http://{address}/v1/"}
-        return {"model_name": self.model, "litellm_params": server}
 
     @property
     def outcome(self) -> Outcome:
@@ -233,7 +233,7 @@ class GrpoDaemon:
         fresh = [name for name in too_old if name not in self._dropped]
         groups = self.rollouts.groups
         self._dropped.update(fresh)
-        return [self.rollouts.asked[groups[name][0]] for name in fresh]
+        return [self.rollouts.questions[groups[name][0]] for name in fresh]
 
     async def _play_ahead(self, n_groups: int) -> None:
         """Until so many groups are complete and young enough; what else was asked plays on."""
@@ -259,7 +259,7 @@ class GrpoDaemon:
         try:
             if n_groups:
                 return await self._play_ahead(n_groups)
-            await self._collect(list(self.rollouts.asked))
+            await self._collect(list(self.rollouts.questions))
             self._places = Places(sorted(self.rollouts.groups))
             for _ in range(self.options.resample if self.is_train else 0):
                 if not await self._replace_flat_groups():
@@ -280,7 +280,7 @@ class GrpoDaemon:
     async def _replace_flat_groups(self) -> bool:
         """Roll out other questions in the place of flat groups; False when there is nothing to replace."""
         flat = self._places.flat(self.outcome.rewards)
-        used = {key_of(sample) for sample in self.rollouts.asked.values()}
+        used = {key_of(sample) for sample in self.rollouts.questions.values()}
         questions = self.spare_questions.draw(len(flat), used=used) if self.spare_questions else []
         if not questions:
             return False
@@ -298,7 +298,7 @@ class GrpoDaemon:
         for rollout in rollouts:
             data_id = (rollout.metadata or {})["data_id"]
             groups[data_id].append(rollout.rollout_id)
-            self.rollouts.asked[rollout.rollout_id] = {**samples[data_id], "data_id": data_id}
+            self.rollouts.questions[rollout.rollout_id] = {**samples[data_id], "data_id": data_id}
         return groups
 
     def _requests(self, samples: dict[str, dict[str, Any]], *, resampled: bool) -> list[EnqueueRolloutRequest]:
@@ -336,7 +336,7 @@ class GrpoDaemon:
     async def _collect(self, rollout_ids: list[str], *, enough: Callable[[], bool] = lambda: False) -> None:
         """Wait until all these rollouts have finished and have their rewards, or there are `enough`."""
         pending = set(rollout_ids)
-        groups = {i: self.rollouts.asked[i]["data_id"] for i in rollout_ids}
+        groups = {i: self.rollouts.questions[i]["data_id"] for i in rollout_ids}
         rewards = GroupRewards(self.grade_group, self.rollouts.rows, self.rollouts.finished, Counter(groups.values()))
         last_change = last_watch = time.monotonic()
         while pending:
@@ -452,40 +452,42 @@ class GrpoDaemon:
         With `by_turn` they have the phases of their turns. A group that another one replaced is left out; statistics
         are over all rollouts of the step. Raises RunError with the likely causes when nothing can be learned from it.
         """
-        outcome, in_batch = self.outcome, self._places.in_batch
+        outcome = self.outcome
+        in_batch = self._places.in_batch
         if not outcome.scored:
-            raise outcome.no_data(f"step {self.step}: none of {len(self.rollouts.asked)} rollouts can be trained on")
-        kept = outcome.trainable(in_batch)
-        if not kept:
+            n_rollouts = len(self.rollouts.questions)
+            raise outcome.no_data(f"step {self.step}: none of {n_rollouts} rollouts can be trained on")
+        trainable = outcome.trainable(in_batch)
+        if not trainable:
             raise outcome.no_data(f"step {self.step}: no question has two scored rollouts to compare")
         stats = outcome.counts | of_groups(outcome.rewards.values())
         stats |= {"resampled_groups": self._places.tried, "replaced_groups": self._places.replaced}
         phases = None
         if by_turn:
             records = {row["rollout_id"]: row for row in self.rollouts.rows}
-            phases = {i: phases_of(records[i], len(r.calls), reward=r.reward or 0.0) for i, r in kept.items()}
+            phases = {i: phases_of(records[i], len(r.calls), reward=r.reward or 0.0) for i, r in trainable.items()}
         batch = build_batch(
-            {i: (outcome.question_of(i), r.reward or 0.0, r.calls) for i, r in kept.items()},
+            {i: (outcome.question_of(i), r.reward or 0.0, r.calls) for i, r in trainable.items()},
             merge=self.merge,
             max_prompt_tokens=limits.prompt_tokens,
             max_response_tokens=limits.response_tokens,
             pad_id=self.pad_token_id,
             phases=phases,
         )
-        left_out = {i: outcome.why_left_out(i, in_batch) for i in self.rollouts.asked if i not in kept}
+        left_out = {i: outcome.why_left_out(i, in_batch) for i in self.rollouts.questions if i not in trainable}
         self.batched = Batched(batch.rows, limits, left_out)
-        self.stats = stats | self.gateway_watch.counts | self._staleness(kept)
+        self.stats = stats | self.gateway_watch.counts | self._staleness(trainable)
         for row in self.rollouts.rows:
             for kind, start, end in row.get("timeline", []):
                 self.watch.add(kind, start, end)
         self.watch.add("rollouts", self._queued_at_s, time.time())  # their time ends now
         return batch.data, {**batch.metrics, "training/reward": stats["reward_mean"]}
 
-    def _staleness(self, kept: dict[str, Finished]) -> dict[str, float]:
+    def _staleness(self, trainable: dict[str, Finished]) -> dict[str, float]:
         """Of the rollouts that are trained, and what was left out for it; {} where every step waits for all."""
         if not self.options.async_groups:
             return {}
-        ages = [rollout.staleness(weights=self.gate.weights) for rollout in kept.values()]
+        ages = [rollout.staleness(weights=self.gate.weights) for rollout in trainable.values()]
         metrics = {"staleness_mean": sum(ages) / len(ages), "staleness_max": max(ages), "too_old": len(self._too_old)}
         return {**metrics, "asked_again": len(self._dropped), "groups_in_flight": len(self.playing_on.groups)}
 
@@ -493,5 +495,5 @@ class GrpoDaemon:
         """Validation metrics over scored rollouts; raises RunError when there is none."""
         outcome = self.outcome
         if not outcome.scored:
-            raise outcome.no_data(f"validation: none of {len(self.rollouts.asked)} rollouts was scored")
+            raise outcome.no_data(f"validation: none of {len(self.rollouts.questions)} rollouts was scored")
         return {f"val/{name}": value for name, value in outcome.counts.items()}

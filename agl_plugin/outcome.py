@@ -30,7 +30,7 @@ class Outcome:
 
     def question_of(self, rollout_id: str) -> str:
         """The group of a rollout."""
-        return self.rollouts.asked[rollout_id]["data_id"]
+        return self.rollouts.questions[rollout_id]["data_id"]
 
     @cached_property
     def scored(self) -> dict[str, Finished]:
@@ -50,7 +50,7 @@ class Outcome:
     @property
     def asked_groups(self) -> list[tuple[dict[str, Any], list[float]]]:
         """Each question that was asked, in the order of the queue, and the rewards of its scored rollouts."""
-        questions = {row["data_id"]: row for row in self.rollouts.asked.values()}
+        questions = {row["data_id"]: row for row in self.rollouts.questions.values()}
         rewards = self.rewards
         return [(question, rewards.get(data_id, [])) for data_id, question in questions.items()]
 
@@ -61,7 +61,7 @@ class Outcome:
         """
         large = {group for group, members in self.groups.items() if len(members) > 1} & in_batch
         scored = self.scored
-        return {i: scored[i] for i in self.rollouts.asked if i in scored and self.question_of(i) in large}
+        return {i: scored[i] for i in self.rollouts.questions if i in scored and self.question_of(i) in large}
 
     def why_left_out(self, rollout_id: str, in_batch: Set[str]) -> str:
         if rollout_id in self.too_old:
@@ -80,8 +80,8 @@ class Outcome:
         """Counts and means of the finished rollouts; means are over scored rollouts only."""
         rewards = {name: rollout.reward for name, rollout in self.scored.items()}
         rewarded = [(row, rewards.get(row["rollout_id"])) for row in self.rollouts.rows]
-        return of_rollouts(rewarded, n_rollouts=len(self.rollouts.asked), unscored=self.unscored)
+        return of_rollouts(rewarded, n_rollouts=len(self.rollouts.questions), unscored=self.unscored)
 
     def no_data(self, what: str) -> RunError:
-        counts = {"rollouts": len(self.rollouts.asked), "scored": len(self.scored), **self.unscored}
+        counts = {"rollouts": len(self.rollouts.questions), "scored": len(self.scored), **self.unscored}
         return no_data(what, self.rollouts.rows, counts=counts, file=self.file)

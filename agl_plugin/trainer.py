@@ -27,7 +27,7 @@ from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import TrainerOptions
 from agl_plugin.run.ahead import QuestionLine
 from agl_plugin.run.between_steps import drain, hold
-from agl_plugin.run.kept import Kept
+from agl_plugin.run.kept import Checkpoints
 from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.run.tracking import tracking_of
@@ -77,29 +77,29 @@ class GrpoTrainer:
         self._n_aborted = 0
         self._late_calls = Counter[str]()  # those in metrics.jsonl
         self._updated: Updated | None = None
-        self._checkpoints = Path(config.trainer.default_local_dir)
-        self._kept = Kept(self._checkpoints, options.keep, resumed=config.trainer.resume_from_path or "")
+        folder = Path(config.trainer.default_local_dir)
+        self._checkpoints = Checkpoints(folder, options.keep, resumed=config.trainer.resume_from_path or "")
         self.stored = StoredRun(Path(options.from_store["folder"])) if options.from_store else None
         self._advantage = config.algorithm.adv_estimator.removesuffix("_rollouts")
 
     def fit(self) -> None:
         """Train until the configured number of steps is done, or it gets no better."""
-        trainer, kept = self.config.trainer, self._kept
+        trainer, checkpoints = self.config.trainer, self._checkpoints
         tracking = tracking_of(self.config)
         self._resume()
         if trainer.val_before_train:
             tracking.log(self._validate(), step=self.step)
         if not self.step and self.order.to_probe:
             tracking.log(self._probe(), step=self.step)
-        while self.step < self.n_steps and not kept.gets_no_better:
+        while self.step < self.n_steps and not checkpoints.gets_no_better:
             self.step += 1
             metrics = self._train()
             if trainer.test_freq > 0 and (self.step == self.n_steps or self.step % trainer.test_freq == 0):
                 validation = self._validate()
-                kept.validated(self.step, validation["val/reward_mean"])
+                checkpoints.validated(self.step, validation["val/reward_mean"])
                 metrics |= validation
-            last = self.step == self.n_steps or kept.gets_no_better
-            wanted = last or self.step % max(1, trainer.save_freq) == 0 or kept.is_best(self.step)
+            last = self.step == self.n_steps or checkpoints.gets_no_better
+            wanted = last or self.step % max(1, trainer.save_freq) == 0 or checkpoints.is_best(self.step)
             if trainer.save_freq > 0 and wanted:
                 self._save()
             tracking.log(metrics, step=self.step)
@@ -122,19 +122,19 @@ class GrpoTrainer:
             batch, metrics = self.daemon.batch(self._limits(), by_turn=self.rules.by_turn)
         with self._timed("adv"):
             add_advantages(batch, self._advantage, self.rules)
-            kept: Any = batch[~batch.batch["is_drop_mask"]]  # no prompts over the limit, no rows with nothing to learn
+            rows: Any = batch[~batch.batch["is_drop_mask"]]  # no prompts over the limit, no rows with nothing to learn
         with self._timed("old_log_prob"):
-            kept = self.workers.log_probs(kept, self.rules)
+            rows = self.workers.log_probs(rows, self.rules)
         if self.rules.teacher:
             with self._timed("ref"):
-                kept.batch["ref_log_prob"] = teacher_log_probs(kept.batch, self.rules.teacher)
+                rows.batch["ref_log_prob"] = teacher_log_probs(rows.batch, self.rules.teacher)
         elif self.workers.has_reference:
             with self._timed("ref"):
-                kept = self.workers.reference_log_probs(kept, self.rules)
-        prepared = prepare(kept, self.rules, step=self.step, n_ranks=self.workers.n_ranks)
+                rows = self.workers.reference_log_probs(rows, self.rules)
+        prepared = prepare(rows, self.rules, step=self.step, n_ranks=self.workers.n_ranks)
         with self._timed("update_actor"):
             update_metrics, self._updated = result(prepared, self.workers.update(prepared.data))
-        return metrics | update_metrics | {"perf/total_num_tokens": int(kept.batch["attention_mask"].sum())}
+        return metrics | update_metrics | {"perf/total_num_tokens": int(rows.batch["attention_mask"].sum())}
 
     def _limits(self) -> Limits:
         rows, data = self.config.agentlightning.trace_aggregator, self.config.data
@@ -154,11 +154,11 @@ class GrpoTrainer:
         daemon.gate.open(weights=weights)
         daemon.collect(questions, workers.addresses, is_train=is_train, n_groups=n_groups)
         with self.watch.measure("weight_sync"):
-            if held := bool(daemon.playing_on.pending):
+            if is_closed := bool(daemon.playing_on.pending):
                 hold(daemon.gate, daemon.llm_proxy.is_running, limit_s=daemon.options.rollout_timeout_s)
             if not daemon.llm_proxy.is_running():
                 daemon.gate.forget()  # a killed proxy counts no more; the next step starts another
-            self._n_aborted += drain(daemon.gate, workers.abort, held=held)
+            self._n_aborted += drain(daemon.gate, workers.abort, held=is_closed)
             workers.sleep()
 
     def _train(self) -> Metrics:
@@ -227,7 +227,7 @@ class GrpoTrainer:
         if not self.health.weights_are_finite:
             logger.warning("step %d: no checkpoint, because the model gives no finite numbers", self.step)
             return
-        step, folder = self.step, run_folder.step_folder(self._checkpoints, self.step)
+        step, folder = self.step, run_folder.step_folder(self._checkpoints.folder, self.step)
 
         def work() -> Metrics:
             self.workers.save(str(folder / "actor"), step=step)
@@ -235,7 +235,7 @@ class GrpoTrainer:
             if self.line:
                 self.line.save(folder, self.daemon.playing_on)
             write_text(folder.parent / run_folder.NOTE, str(step))  # now it is whole
-            self._kept.saved()
+            self._checkpoints.saved()
             if self.audit:
                 place = f"{run_folder.CHECKPOINTS}/{folder.name}"
                 self.audit.add(lambda: checkpoint_rows(step, place), step=step)

@@ -76,7 +76,8 @@ def record_of(rng: random.Random, name: str, *, step: int, question: int) -> dic
 def write_step(audit: AuditLog, rng: random.Random, step: int, n: int) -> None:
     rollouts, records, rows = [], {}, []
     for place in range(n):
-        name, attempt = f"ro-{step:04d}{place:04d}", f"at-{step:04d}{place:04d}"
+        name = f"ro-{step:04d}{place:04d}"
+        attempt = f"at-{step:04d}{place:04d}"
         record = record_of(rng, name, step=step, question=(step * 31 + place // GROUP) % 2000)
         rollout = Rollout(rollout_id=name, input={}, start_time=0.0, status="succeeded")
         attempts = [Attempt(rollout_id=name, attempt_id=attempt, sequence_id=1, start_time=0.0, status="succeeded")]

@@ -74,7 +74,8 @@ class Part:
 
 
 def spans_of(shape: Shape) -> list[Span]:
-    rng, pack = random.Random(1), functools.partial(Packer().packed, "at")
+    rng = random.Random(1)
+    pack = functools.partial(Packer().packed, "at")
     spans: list[Span] = []
     ids: list[int] = []
     for n in range(shape.calls):

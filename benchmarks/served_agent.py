@@ -92,8 +92,8 @@ async def cpu_ms_per_turn(address: str, pid: int, *, stream: bool, turns: int, i
 
         async def turn(_: int) -> None:
             async with http.post(f"{address}/chat/completions", json=body) as reply:
-                said = reply_text(text := await reply.text(), stream=stream)
-                if said.count("x") < 50:
+                text = await reply.text()
+                if reply_text(text, stream=stream).count("x") < 50:
                     raise RuntimeError(text[:300])
 
         before = cpu_s(pid)
@@ -149,7 +149,9 @@ class Killer:
     """The model server in a process, killed in turn with a process of the agent's tools."""
 
     def __init__(self, every: int) -> None:
-        self.port, self.every, self.killed = free_port(), every, Counter[str]()
+        self.port = free_port()
+        self.every = every
+        self.killed = Counter[str]()
         self._model = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:

@@ -113,20 +113,20 @@ def _serve(address: str, numbers: range, at_once: int, starts: Any, ended: Any) 
 
 def server_of(connection: Any) -> int:
     """The process of the PostgreSQL server that is asked; 0 where it runs on another machine."""
-    asked = "SELECT inet_server_addr() IS NULL OR inet_server_addr() << '127.0.0.0/8', pg_backend_pid()"
-    is_here, pid = connection.execute(asked).fetchone()
+    sql = "SELECT inet_server_addr() IS NULL OR inet_server_addr() << '127.0.0.0/8', pg_backend_pid()"
+    is_here, pid = connection.execute(sql).fetchone()
     return psutil.Process(pid).ppid() if is_here else 0
 
 
 def waits(connection: Any, until: Callable[[], bool]) -> float:
     """The share of the time, in percent, that the stores' transactions spent on waiting for a lock."""
     counts: Counter[bool] = Counter()
-    asked = (
+    sql = (
         "SELECT wait_event_type IS NOT DISTINCT FROM 'Lock' FROM pg_stat_activity "
         "WHERE application_name = 'agentgrpo-store' AND state <> 'idle'"
     )
     while until():
-        counts.update(waiting for (waiting,) in connection.execute(asked))
+        counts.update(waiting for (waiting,) in connection.execute(sql))
         time.sleep(SAMPLE_S)
     return 100 * counts[True] / max(counts.total(), 1)
 

@@ -40,8 +40,8 @@ async def stock(item: str) -> str:
 EPISODE = """
 async def play(question, endpoint, tools):
     for n in range(int(question.question)):
-        said = await tools[n % 2].invoke('{"item": "pencil"}')
-    return said
+        result = await tools[n % 2].invoke('{"item": "pencil"}')
+    return result
 """
 Play = Callable[[int], Coroutine[Any, Any, None]]  # an episode of so many calls
 
@@ -54,8 +54,9 @@ def with_tools(toolset: Toolset) -> Play:
         async with toolset.for_episode(Question(id="q", question="?")) as offered:
             tools = {tool.name: tool for tool in offered.tools}
             for n in range(n_calls):
-                said = await tools[("price", "stock")[n % 2]].invoke(context, '{"item": "pencil"}')
-                assert "6" in said, said
+                tool = tools["stock" if n % 2 else "price"]
+                result = await tool.invoke(context, '{"item": "pencil"}')
+                assert "6" in result, result
 
     return play
 

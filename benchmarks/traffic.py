@@ -81,17 +81,17 @@ async def proxy(
     if path == "direct":
         yield [f"{model_url}/chat/completions"], 0
         return
-    made = make_proxy(path, store, plain_spans=plain_spans)
+    llm_proxy = make_proxy(path, store, plain_spans=plain_spans)
     params = {"model": f"hosted_vllm/{MODEL}", "api_base": f"{model_url}/"}
-    made.update_model_list([{"model_name": MODEL, "litellm_params": params}])
-    await made.start()
+    llm_proxy.update_model_list([{"model_name": MODEL, "litellm_params": params}])
+    await llm_proxy.start()
     try:
         rollouts = [await store.start_rollout(None) for _ in range(n)]
-        resource = made.as_resource()
+        resource = llm_proxy.as_resource()
         places = [resource.get_base_url(rollout.rollout_id, rollout.attempt.attempt_id) for rollout in rollouts]
-        yield [f"{place}/v1/chat/completions" for place in places], made.server_launcher._proc.pid
+        yield [f"{place}/v1/chat/completions" for place in places], llm_proxy.server_launcher._proc.pid
     finally:
-        await made.stop()
+        await llm_proxy.stop()
 
 
 async def load(urls: list[str], *, in_flight: int, go_on: Callable[[int], bool]) -> tuple[int, int, float]:
@@ -190,10 +190,10 @@ async def measured_long(model: str, *, rollouts: int, calls: int, tokens: int) -
                 await at_rest(store_pid)
                 spent = {"gateway_s": cpu_s(pid) - gateway_s, "store_s": cpu_s(store_pid) - store_s}
             ids = rollout_ids(urls)
-            read, rows[form], seen = await long_calls.read(store, ids, limits=Limits(tokens, 2 * tokens))
+            read_cost, rows[form], seen = await long_calls.read(store, ids, limits=Limits(tokens, 2 * tokens))
             spans = await store.query_spans(ids[0])
             size = {"span_bytes": rollouts * sum(len(span.model_dump_json()) for span in spans)}
-            costs[form] = spent | read | size | long_calls.audited(seen, whole=plain)
+            costs[form] = spent | read_cost | size | long_calls.audited(seen, whole=plain)
             await store.close()
     if [str(row) for row in rows["plain"]] != [str(row) for row in rows["packed"]]:
         raise RuntimeError("packed and plain spans gave other rows")

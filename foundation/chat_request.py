@@ -180,7 +180,8 @@ def _counts(key: str, value: Any) -> bool:
     """Whether it goes to a model server. Raises NotAllowed."""
     if value is None:
         return False
-    rule, shown = RULES.get(key), ascii(key)[1:-1][:SHOWN_CHARS]
+    rule = RULES.get(key)
+    shown = ascii(key)[1:-1][:SHOWN_CHARS]
     if rule is None:
         near = did_you_mean(shown, RULES)
         raise NotAllowed(

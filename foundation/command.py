@@ -132,7 +132,7 @@ class Door(TyperGroup):
         """The command itself."""
         self.commands = dict.fromkeys(self.table)  # pyright: ignore[reportAttributeAccessIssue]  for "did you mean"
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command and loaded(self.table, name or ""), rest
+        return name, loaded(self.table, name or "") if command else None, rest
 
     def invoke(self, ctx: Any) -> Any:
         """Importing a command may fail too."""
@@ -142,8 +142,7 @@ class Door(TyperGroup):
 
 def group(table: Table, *, help: str, add_completion: bool = False, epilog: str | None = None) -> typer.Typer:
     """The commands of a table as one."""
-    made = type("Door", (Door,), {"table": table})
-    app = typer.Typer(cls=made, add_completion=add_completion, **PLAIN)
+    app = typer.Typer(cls=type("Door", (Door,), {"table": table}), add_completion=add_completion, **PLAIN)
     app.callback(help=help, epilog=epilog)(lambda: None)
     return app
 
@@ -157,9 +156,9 @@ PLAIN: dict[str, Any] = {
 
 def loaded(table: Table, name: str) -> Any:
     """A command or a group of a table, imported."""
-    made = typer.main.get_command(loaded_app(table, name))
-    made.name = name
-    return made
+    command = typer.main.get_command(loaded_app(table, name))
+    command.name = name
+    return command
 
 
 def loaded_app(table: Table, name: str) -> typer.Typer:

@@ -17,7 +17,7 @@ import typer
 
 from foundation.command import prepare, shown_errors
 
-JOB, MADE = "job", "made"
+JOB, RESULT = "job", "result"
 
 
 def main() -> None:
@@ -25,12 +25,12 @@ def main() -> None:
     prepare()
     logging.basicConfig(level=logging.WARNING)
     folder = Path(sys.argv[1])
-    name, given = pickle.loads((folder / JOB).read_bytes())
+    name, arguments = pickle.loads((folder / JOB).read_bytes())
     module, _, function = name.partition(":")
     try:
         with shown_errors():
-            status, made = getattr(importlib.import_module(module), function)(**given)
-            (folder / MADE).write_text(str(made), encoding="utf-8")
+            status, result = getattr(importlib.import_module(module), function)(**arguments)
+            (folder / RESULT).write_text(str(result), encoding="utf-8")
     except typer.Exit as end:
         status = end.exit_code
     sys.exit(status)

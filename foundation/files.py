@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -154,15 +154,6 @@ def decode_line(line: bytes) -> Any:
     except (ValueError, RecursionError) as exc:
         raise BadLine("not JSON", f"that can be read ({exc})") from None
     return value
-
-
-def stamps(folder: Path, suffixes: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Size and time of the files under `folder` with these suffixes, by their paths in it: another when one changes."""
-    return {
-        str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix in suffixes
-    }
 
 
 def size_text(n_bytes: int) -> str:

@@ -104,7 +104,8 @@ class Forks:
         self._why: dict[int, str] = {}
         self._selector = selectors.DefaultSelector()
         self._woken, self._wake = socket.socketpair()
-        self._n_tasks, self._pid = 0, os.getpid()
+        self._n_tasks = 0
+        self._pid = os.getpid()
 
     def serve(self) -> None:
         """Fork and bury until the line closes; then end what is left."""

@@ -33,7 +33,9 @@ async def body_of(receive: Receive, *, most_bytes: int, within_s: float) -> byte
 
 
 async def _read(receive: Receive, most_bytes: int) -> bytes | None:
-    body, n_bytes, more = bytearray(), 0, True
+    body = bytearray()
+    n_bytes = 0
+    more = True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":

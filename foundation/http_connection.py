@@ -66,5 +66,5 @@ class Connection(H11Protocol):
 
 def config_of(app: Any, **options: Any) -> uvicorn.Config:
     """How a server of ours is configured; `ws` is "auto" for one that has WebSockets."""
-    quiet = {"log_level": "warning", "access_log": False, "server_header": False}
-    return uvicorn.Config(app, http=Connection, **{"ws": "none", **quiet, **options})
+    defaults = {"ws": "none", "log_level": "warning", "access_log": False, "server_header": False}
+    return uvicorn.Config(app, http=Connection, **defaults | options)

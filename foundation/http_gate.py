@@ -106,7 +106,9 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status, is_counted = time.perf_counter(), 0, False
+        started = time.perf_counter()
+        status = 0
+        is_counted = False
 
         def count() -> None:
             nonlocal is_counted

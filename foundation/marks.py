@@ -146,9 +146,7 @@ def _patterns_of(tokens: tuple[str, ...]) -> list[Pattern]:
     # Those within others first: of "<PRE>" and "▁<PRE>" one is enough.
     plain = {head + first + rest for (head, first), each in rests.items() if not head for rest in each}
     for head, first in [key for key in rests if key[0]]:
-        rests[head, first] = {
-            rest for rest in rests[head, first] if not any(pattern in first + rest for pattern in plain)
-        }
+        rests[head, first] = {rest for rest in rests[head, first] if not any(text in first + rest for text in plain)}
     return [
         (first, _wide(first), _pattern(head, first, _wide(first), each))
         for (head, first), each in sorted(rests.items())
@@ -172,13 +170,12 @@ def _each(tokens: tuple[str, ...], text: str, written: Callable[[str, str, int, 
 
 def _joined(content: Any) -> Any:
     """Text in parts as one text, as model servers join it: a token could stand in two of them."""
-    if isinstance(content, list) and content and all(isinstance(p, Mapping) and _is_text_part(p) for p in content):
-        return "\n".join(part["text"] for part in content)
-    return content
-
-
-def _is_text_part(part: Mapping[str, Any]) -> bool:
-    return part.get("type", "text") == "text" and isinstance(part.get("text"), str)
+    texts = [
+        part["text"]
+        for part in (content if isinstance(content, list) else [])
+        if isinstance(part, Mapping) and part.get("type", "text") == "text" and isinstance(part.get("text"), str)
+    ]
+    return "\n".join(texts) if texts and len(texts) == len(content) else content
 
 
 def _in_json(raw: str, change: Callable[[str], str]) -> str:

@@ -34,12 +34,10 @@ def code_key(value: Any, key: str = "") -> str:
     if isinstance(value, dict):
         # {"text_config": "sdpa"} under an implementation names one for each part.
         inherited = key if "_implementation" in key else ""
-        return next(
-            (inner_key for name, branch in value.items() if (inner_key := code_key(branch, inherited or str(name)))),
-            "",
-        )
+        inner_keys = (code_key(branch, inherited or str(name)) for name, branch in value.items())
+        return next(filter(None, inner_keys), "")
     if isinstance(value, list):
-        return next((inner_key for branch in value if (inner_key := code_key(branch, key))), "")
+        return next(filter(None, (code_key(branch, key) for branch in value)), "")
     if "_implementation" in key and value not in OWN_IMPLEMENTATIONS:
         return key
     repository, _, name = value.rpartition("--") if isinstance(value, str) else ("", "", "")

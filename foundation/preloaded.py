@@ -122,10 +122,10 @@ def _is_open(descriptor: int) -> bool:
 def _be_program(line: socket.socket, executable: str, begin: Callable[[], None]) -> None:
     """In the forked process: the program that was asked for, to its end."""
     request = receive_frame(line)
-    _, given, _, _ = socket.recv_fds(line, 1, MOST_FILES)
+    _, descriptors, _, _ = socket.recv_fds(line, 1, MOST_FILES)
     line.close()
-    apart = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, FIRST_FREE) for descriptor in given]
-    for descriptor in given:
+    apart = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, FIRST_FREE) for descriptor in descriptors]
+    for descriptor in descriptors:
         os.close(descriptor)
     for descriptor, number in zip(apart, request["files"], strict=True):
         os.dup2(descriptor, number)

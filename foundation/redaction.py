@@ -48,9 +48,10 @@ def redacted_tree(tree: Any) -> Any:
 def _forms(secret: str) -> tuple[str, ...]:
     data = secret.encode()
     forms = [secret, data.hex(), data.hex().upper()]
-    for before in range(3):  # base64 depends on where in a group of three bytes the secret begins
-        coded = base64.b64encode(b"\0" * before + data).decode()
-        inner = coded[(0, 2, 3)[before] : (before + len(data)) * 8 // 6]
+    # base64 depends on where in a group of three bytes the secret begins: the bytes before it reach into its characters
+    for before, first in ((0, 0), (1, 2), (2, 3)):
+        coded = base64.b64encode(bytes(before) + data).decode()
+        inner = coded[first : (before + len(data)) * 8 // 6]
         forms += [inner, inner.replace("+", "-").replace("/", "_")]
     return tuple(form for form in dict.fromkeys(forms) if len(form) >= MIN_SECRET_CHARS)
 

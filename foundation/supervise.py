@@ -32,7 +32,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _ended)
     become_reaper()
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    status, program = NOT_STARTED, None
+    status = NOT_STARTED
+    program = None
     try:
         if os.getppid() == parent:
             dies_too = lambda: prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # noqa: E731

@@ -72,6 +72,6 @@ def main(
     It has two tools (tools.py), a prompt, ten questions to train on and ten to validate with, a configuration for a
     machine without GPU, a README with all commands, and a test. Change them one by one; docs/50-extending.md tells how.
     """
-    made = make_recipe(name, folder or NEW_RECIPES)
-    place = _seen_from(Path.cwd(), made)
+    recipe = make_recipe(name, folder or NEW_RECIPES)
+    place = _seen_from(Path.cwd(), recipe)
     print(f"made {place}\nnext: edit {place}/tools.py, then: python -m pytest {place}/test_recipe.py")

@@ -15,15 +15,7 @@ from reward_client.errors import (
 )
 from reward_client.groups import grade_group
 from reward_client.judge import LLMJudge
-from reward_client.schema import (
-    Budget,
-    Criteria,
-    GroupVerdict,
-    JudgeEndpoint,
-    JudgeItem,
-    Mode,
-    Verdict,
-)
+from reward_client.schema import Budget, Criteria, GroupVerdict, JudgeEndpoint, JudgeItem, Mode, Verdict
 
 __all__ = [
     "Budget",

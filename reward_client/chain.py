@@ -44,11 +44,6 @@ class _Endpoint:
     cool_until_s: float = 0.0
     n_failures: int = 0
 
-    @property
-    def is_cooling(self) -> bool:
-        """Whether the others are asked first."""
-        return self.cool_until_s > time.time()
-
     def of_loop(self, n_places: int) -> tuple[asyncio.Semaphore, asyncio.Lock]:
         """Places and pacing of the running event loop."""
         return self.places.setdefault(asyncio.get_running_loop(), (asyncio.Semaphore(n_places), asyncio.Lock()))
@@ -82,17 +77,15 @@ class Chain:
         return {**vars(self), "known": defaultdict(_Endpoint)}
 
     async def ask(
-        self,
-        request: Request,
-        *,
-        endpoints: Sequence[JudgeEndpoint] = (),
-        again: tuple[type[JudgeFault], ...] = AGAIN,
+        self, request: Request, *, endpoints: Sequence[JudgeEndpoint] = (), again: tuple[type[JudgeFault], ...] = AGAIN
     ) -> tuple[JudgeEndpoint, ChatReply]:
         """A reply of the form asked for, and who gave it. `again` are the faults that allow another try.
 
         Its `usage` is what all tries cost, as is that of the last JudgeFault, which is raised.
         """
-        order = sorted(endpoints or self.endpoints, key=lambda endpoint: self.known[endpoint.id].is_cooling)
+        now_s = time.time()
+        # Those that cool down are asked last.
+        order = sorted(endpoints or self.endpoints, key=lambda e: self.known[e.id].cool_until_s > now_s)
         way = _Way(order, timeout_s=self.timeout_s, attempts=self.attempts)
         while True:
             endpoint, left_s = way.left[0], way.left_s
@@ -151,7 +144,9 @@ class Chain:
         dialect = Dialect(**(self.ledger.get(f"dialect:{endpoint.id}") or {}))
         ends_s = time.monotonic() + min(way.share_s, way.left_s)
         while True:
-            most, used, is_counted = endpoint.priced(request.most), Usage(), True
+            most = endpoint.priced(request.most)
+            used = Usage()
+            is_counted = True
             self.spending.reserve(most)
             try:
                 timeout_s = max(0.001, ends_s - time.monotonic())
@@ -180,4 +175,5 @@ class Chain:
 class _Way(Tries[JudgeEndpoint]):
     """One question on its way, and what it has cost. `misread`: an answer to it could not be used."""
 
-    usage, misread = Usage(), False
+    usage = Usage()
+    misread = False

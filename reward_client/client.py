@@ -141,7 +141,8 @@ def _read_reply(endpoint: JudgeEndpoint, response: Response) -> ChatReply:
 
 def _why_none(choice: Any) -> str:
     """Why what the model said is not its answer, or ""."""
-    message, ended = choice["message"], str(choice.get("finish_reason") or "")
+    message = choice["message"]
+    ended = str(choice.get("finish_reason") or "")
     if error := choice.get("error"):
         return f"an error in place of an answer: {error!r:.200}"
     if other := next((name for name in OTHER_REPLIES if message.get(name)), ""):

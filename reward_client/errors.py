@@ -1,7 +1,5 @@
 """The faults of judging, a branch of the tree in foundation/errors.py: the item stays unscored, which is never a 0."""
 
-from __future__ import annotations
-
 from foundation.errors import AgentGRPOError
 from reward_client.schema import Usage
 

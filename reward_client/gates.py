@@ -46,7 +46,7 @@ def _plain(text: str) -> str:
 
 
 def _share_from(text: str, rubric: str) -> float:
-    """Share of the pieces of `said` that stand in `rubric`, in [0, 1]; 0 for texts too short to be recognised."""
+    """Share of the pieces of `text` that stand in `rubric`, in [0, 1]; 0 for texts too short to be recognised."""
     pieces = _pieces(text)
     return len(pieces & _known(rubric)) / len(pieces) if len(pieces) >= SHINGLE_CHARS else 0.0
 

@@ -93,7 +93,8 @@ class _Grading:
         random.Random(self.item.question).shuffle(order)  # no place of the list belongs to the best or the shortest
         reply, usage = await self.judge.rank(self.item, order)
         self.usage += usage
-        beaten, below = {}, float(self.n_worse)
+        beaten = {}
+        below = float(self.n_worse)
         for tier in reversed(reply.ranking):
             texts = [order[number - 1] for number in tier]
             size = sum(self.answers.count(text) for text in texts)

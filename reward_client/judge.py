@@ -70,8 +70,8 @@ class LLMJudge:
         folder: Path | None = None,
         run: str = "",
     ) -> None:
-        given = [endpoints] if isinstance(endpoints, JudgeEndpoint) else endpoints
-        self.endpoints = [e.model_copy(update={"rpm": e.rpm or rpm, "tpm": e.tpm or tpm}) for e in given]
+        configured = [endpoints] if isinstance(endpoints, JudgeEndpoint) else endpoints
+        self.endpoints = [e.model_copy(update={"rpm": e.rpm or rpm, "tpm": e.tpm or tpm}) for e in configured]
         budget = budget or Budget()
         check_endpoints(self.endpoints, budget)
         self._prompt = prompt
@@ -132,7 +132,7 @@ class LLMJudge:
         """
         orders = [(item.answer, other), (other, item.answer)]
         there, back = await all_or_fault([self._better(item, answers) for answers in orders])
-        agreed = there.winner == {"first": "second", "second": "first", "tie": "tie"}[back.winner]
+        agreed = {there.winner, back.winner} in ({"first", "second"}, {"tie"})
         winner = there.winner if agreed else "tie"
         return there.model_copy(update={"winner": winner, "agreed": agreed, "usage": there.usage + back.usage})
 
@@ -208,8 +208,8 @@ class LLMJudge:
             usage = reply.usage
             return keys[endpoint.id], reply.model_dump(exclude={"usage"})
 
-        def read(kept: Any) -> tuple[M, ChatReply]:
-            reply = ChatReply.model_validate(kept)
+        def read(stored: Any) -> tuple[M, ChatReply]:
+            reply = ChatReply.model_validate(stored)
             return form.parse(reply.text), reply
 
         parsed, reply = await self._ledger.once(list(keys.values()), read, compute)
@@ -232,9 +232,9 @@ def check_endpoints(endpoints: Sequence[JudgeEndpoint], budget: Budget) -> None:
         )
 
 
-async def all_or_fault(asked: Sequence[Awaitable[PairVerdict]]) -> list[PairVerdict]:
+async def all_or_fault(comparisons: Sequence[Awaitable[PairVerdict]]) -> list[PairVerdict]:
     """All verdicts; when some raise JudgeFault, the first fault after all have ended, with what all of them cost."""
-    ended = await asyncio.gather(*asked, return_exceptions=True)
+    ended = await asyncio.gather(*comparisons, return_exceptions=True)
     faults = [end for end in ended if isinstance(end, JudgeFault)]
     verdicts = [end for end in ended if isinstance(end, PairVerdict)]
     for end in ended:

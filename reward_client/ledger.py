@@ -62,7 +62,8 @@ class Ledger:
     @classmethod
     def temporary(cls) -> Ledger:
         """A folder of this process and its forks, removed at the end of this process."""
-        folder, owner = Path(tempfile.mkdtemp(prefix="judge-")), os.getpid()
+        folder = Path(tempfile.mkdtemp(prefix="judge-"))
+        owner = os.getpid()
         atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
         return cls(folder)
 
@@ -145,7 +146,8 @@ class Spending:
         """Put aside what a call may use at most. Raises JudgeBudgetSpent where that is more than what is left."""
         with self._account() as spent:
             for name, limit in self.budget:
-                already, wanted = spent.get(name, 0), getattr(most, name)
+                already = spent.get(name, 0)
+                wanted = getattr(most, name)
                 if limit and already + wanted > limit:
                     raise JudgeBudgetSpent(
                         f"reward.judge.budget_{name} = {limit:g}: {already:g} of it are spent, and the next call may "

@@ -72,27 +72,25 @@ class RewardModelClient:
         base = self.url.rstrip("/")
         return base if base.endswith("/score") else f"{base}/score"
 
-    async def _ask(self, body: dict[str, str], seconds: float) -> ModelScore:
+    async def _ask(self, body: dict[str, str], limit_s: float) -> ModelScore:
         try:
-            response = await post_json(
-                self.address, body, token=self.token, timeout_s=seconds, max_bytes=MAX_BODY_BYTES
-            )
+            reply = await post_json(self.address, body, token=self.token, timeout_s=limit_s, max_bytes=MAX_BODY_BYTES)
         except BadBody as exc:
             raise JudgeUnparsable(f"reward model {self.address}: {exc}") from None
         except TimeoutError:
-            raise JudgeUnreachable(f"reward model {self.address}: no answer within {seconds:.3g} s") from None
+            raise JudgeUnreachable(f"reward model {self.address}: no answer within {limit_s:.3g} s") from None
         except NoAnswer as exc:
             problem = f"{str(exc).partition(':')[0]}; check {ENV_URL} and that the server runs"
             text = f"reward model {self.address}: no connection ({problem})"
             raise (JudgeBusy(text, 0.0) if isinstance(exc, NoConnection) else JudgeUnreachable(text)) from None
-        status, wait_s = response.status, retry_after_s(response.header("Retry-After"))
+        status, wait_s = reply.status, retry_after_s(reply.header("Retry-After"))
         text = f"reward model {self.address}: HTTP {status}"
         if status in RETRYABLE_STATUS or status >= 500:
             raise JudgeBusy(f"{text}, asks to wait {wait_s:g} s", wait_s) if wait_s else JudgeUnreachable(text)
         if status != 200:
             variable = {401: ENV_TOKEN, 403: ENV_TOKEN, 404: ENV_URL}.get(status)
             raise JudgeRejected(f"{text}; check {variable}" if variable else text)
-        return self._read(response)
+        return self._read(reply)
 
     def _read(self, response: Response) -> ModelScore:
         try:

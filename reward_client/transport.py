@@ -95,7 +95,8 @@ async def post_json(url: str, body: Any, *, token: str, timeout_s: float, max_by
         except (aiohttp.ClientError, OSError, ValueError) as exc:
             # The text alone is kept: the exception carries the request, and with it the token.
             text = re.sub(r"//[^/@\s]*@", "//***@", redacted(" ".join(f"{type(exc).__name__}: {exc}".split())))
-            raise (NoConnection if isinstance(exc, aiohttp.ClientConnectorError) else NoAnswer)(text) from None
+            kind = NoConnection if isinstance(exc, aiohttp.ClientConnectorError) else NoAnswer
+            raise kind(text) from None
 
 
 @contextlib.asynccontextmanager

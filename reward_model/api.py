@@ -97,10 +97,7 @@ def make_app(served: Served, *, limits: Limits, token: str = "", traffic: Traffi
     """The application. With an empty token it asks for none; `traffic` is kept up to date where one is given."""
     metrics, traffic = Metrics(), traffic or Traffic()
     batcher = MicroBatcher(
-        served.scorer.score,
-        batch_size=limits.batch_size,
-        max_queued=limits.max_queued,
-        on_batch=metrics.on_batch,
+        served.scorer.score, batch_size=limits.batch_size, max_queued=limits.max_queued, on_batch=metrics.on_batch
     )
     metrics.queued.set_function(lambda: batcher.n_queued)
 

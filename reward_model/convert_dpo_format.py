@@ -26,7 +26,8 @@ KEPT_ROLES = ("user", "assistant")
 
 def convert_file(path: Path) -> tuple[list[Pair], Skipped]:
     """The pairs of a raw file, and what was left out. Raises UserError when it cannot be read."""
-    pairs, skipped = dict[str, Pair](), Skipped()
+    pairs = dict[str, Pair]()
+    skipped = Skipped()
     for number, pair in parsed_lines(path, convert_row, skipped):
         if pairs.setdefault(pair.model_dump_json(), pair) is not pair:
             skipped.add("the same pair as an earlier line", number)

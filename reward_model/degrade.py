@@ -90,13 +90,13 @@ def _dropped(sections: list[Section], rng: random.Random) -> Answer | None:
     if len(places) < 2:
         return None
     gone = set(rng.sample(places, rng.randint(1, len(places) - 1)))
-    kept = [
+    remaining = [
         replace(section, facts=tuple(fact for j, fact in enumerate(section.facts) if (i, j) not in gone))
         for i, section in enumerate(sections)
     ]
     coverage = 1 - len(gone) / len(places)
     return Answer(
-        _render([section for section in kept if section.facts], rng), "dropped", 2 * coverage / (1 + coverage)
+        _render([section for section in remaining if section.facts], rng), "dropped", 2 * coverage / (1 + coverage)
     )
 
 

@@ -185,9 +185,9 @@ def split_by_key[T](rows: list[T], keys: list[str], *, share: float, seed: int) 
         )
     random.Random(seed).shuffle(distinct)
     n_held = min(len(distinct) - 1, max(1, round(share * len(distinct))))
-    held = set(distinct[:n_held])
-    train = [row for row, key in zip(rows, keys, strict=True) if key not in held]
-    return train, [row for row, key in zip(rows, keys, strict=True) if key in held]
+    held_out = set(distinct[:n_held])
+    train = [row for row, key in zip(rows, keys, strict=True) if key not in held_out]
+    return train, [row for row, key in zip(rows, keys, strict=True) if key in held_out]
 
 
 def grounded(prompt: str, reference: str) -> str:

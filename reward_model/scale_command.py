@@ -66,9 +66,9 @@ def fit_rows(rows: Sequence[Labelled], *, weights_sha256: str) -> RewardScale:
 
 def held_out_error(rows: list[Labelled], *, seed: int) -> float:
     """Mean distance of reward and label on held-out prompts, by a map of the others."""
-    fitted, held = split_by_key(rows, [row.item.prompt for row in rows], share=HELD_SHARE, seed=seed)
+    fitted, held_out = split_by_key(rows, [row.item.prompt for row in rows], share=HELD_SHARE, seed=seed)
     scale = fit_rows(fitted, weights_sha256="")
-    return statistics.fmean(abs(scale(row.logit) - row.label) for row in held)
+    return statistics.fmean(abs(scale(row.logit) - row.label) for row in held_out)
 
 
 def plot(scale: RewardScale, rows: Sequence[Labelled], path: Path) -> None:

@@ -193,12 +193,12 @@ def check_torch(machine: Machine) -> list[Row]:
     facts = outcome.facts
     build = f"CUDA {facts['cuda']} build" if facts["cuda"] else "CPU build"
     if machine.gpus and not facts["available"]:
-        return [Row("torch", row.version, PROBLEM, why_no_gpu(machine, cuda=facts["cuda"], said=outcome.last_line))]
+        return [Row("torch", row.version, PROBLEM, why_no_gpu(machine, cuda=facts["cuda"], error=outcome.last_line))]
     sees = f"sees {facts['gpus']} GPU(s)" if facts["available"] else f"the CPU is used ({facts['cpu']})"
     return [Row("torch", row.version, OK, f"{build}; {sees}")]
 
 
-def why_no_gpu(machine: Machine, *, cuda: str | None, said: str) -> str:
+def why_no_gpu(machine: Machine, *, cuda: str | None, error: str) -> str:
     """Why torch sees no GPU although the driver shows some."""
     if not cuda:
         return f"a build without CUDA on a machine with a GPU: {SETUP}"
@@ -207,7 +207,7 @@ def why_no_gpu(machine: Machine, *, cuda: str | None, said: str) -> str:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return f"CUDA_VISIBLE_DEVICES={visible!r} hides the {len(machine.gpus)} GPU(s): unset it"
-    return f"the driver shows {len(machine.gpus)} GPU(s), torch none: {said or 'restart the container or reboot'}"
+    return f"the driver shows {len(machine.gpus)} GPU(s), torch none: {error or 'restart the container or reboot'}"
 
 
 def check_packages(machine: Machine) -> list[Row]:

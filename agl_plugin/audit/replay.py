@@ -195,9 +195,9 @@ def stored_batch(connection: sqlite3.Connection, settings: Settings, *, step: in
     stored = connection.execute("SELECT * FROM train_row WHERE step = ? ORDER BY row_number", (step,)).fetchall()
     cut = settings.response_tokens
     for (rollout, row), stored_row in zip(batch.rows, stored, strict=True):
-        made = rollout, row.prompt[: settings.prompt_tokens], row.response[:cut], row.mask[:cut]
+        rebuilt = rollout, row.prompt[: settings.prompt_tokens], row.response[:cut], row.mask[:cut]
         ids = (unpack(stored_row["prompt_ids"]), unpack(stored_row["response_ids"]), unpack(stored_row["mask"], "B"))
-        if made != (stored_row["rollout_id"], *ids):
+        if rebuilt != (stored_row["rollout_id"], *ids):
             raise UserError(f"{stored_row['id']} is not what its calls give: `verify` tells more")
     advantages = torch.tensor([[row["advantage"] or 0.0] for row in stored], dtype=torch.float32)
     batch.data.batch["advantages"] = advantages * batch.data.batch["response_mask"]

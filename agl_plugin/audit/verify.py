@@ -75,7 +75,9 @@ def _seal(path: Path, checked: Checked) -> None:
 
 def _ledger(connection: sqlite3.Connection, checked: Checked) -> None:
     """The hash of each entry, and that no row stands outside of them."""
-    previous, ends, version = "", Counter[str](), schema.version_of(connection)
+    previous = ""
+    ends = Counter[str]()
+    version = schema.version_of(connection)
     for entry in connection.execute("SELECT * FROM ledger ORDER BY n"):
         table, first, last = entry["table"], entry["first"], entry["last"]
         place = f"{table}, rows {first} to {last} (step {entry['step']})"
@@ -94,9 +96,9 @@ def _ledger(connection: sqlite3.Connection, checked: Checked) -> None:
 
 def _content(connection: sqlite3.Connection, checked: Checked, *, folder: Path) -> None:
     (run,) = connection.execute("SELECT * FROM run").fetchall()
-    kept = json.loads(run["settings"])
-    settings = Settings.of(kept)
-    if older := kept.get("goes_on_from"):
+    stored = json.loads(run["settings"])
+    settings = Settings.of(stored)
+    if older := stored.get("goes_on_from"):
         runs = [f"{ancestor['run']}@{ancestor['step']}" for ancestor in older]
         checked.notes.append(f"goes on from {', before that '.join(runs)}")
     steps = [row[0] for row in connection.execute("SELECT DISTINCT step FROM rollout WHERE mode = 'train' ORDER BY 1")]
@@ -114,13 +116,13 @@ def _verdicts(connection: sqlite3.Connection, checked: Checked) -> None:
     """A reward is the sum of its parts, and there is one or a reason."""
     for row in connection.execute("SELECT * FROM verdict"):
         checked.counts["verdicts"] += 1
-        rollout, reward, parts = row["rollout_id"], row["reward"], json.loads(row["parts"])
-        checked.expect(reward is not None or bool(row["unscored"]), f"{rollout}: neither reward nor reason")
+        name = row["rollout_id"]
+        reward = row["reward"]
+        parts = json.loads(row["parts"])
+        checked.expect(reward is not None or bool(row["unscored"]), f"{name}: neither reward nor reason")
         if reward is not None and parts:
             total = sum(parts.values())
-            checked.expect(
-                abs(total - reward) <= TOLERANCE, f"{rollout}: reward {reward}, and its parts sum to {total}"
-            )
+            checked.expect(abs(total - reward) <= TOLERANCE, f"{name}: reward {reward}, and its parts sum to {total}")
 
 
 def _weights(connection: sqlite3.Connection, checked: Checked, settings: Settings) -> None:
@@ -231,7 +233,8 @@ class Step:
                 self.expect(False, f"{rollout} has training rows, and no reward in step {self.step}")
                 return
             earned[rollout] = self._rows(played, rows)
-        self._numbers()
+        numbers = sorted(row["row_number"] for rows in self.rows.values() for row in rows)
+        self.expect(numbers == list(range(len(numbers))), f"step {self.step}: rows are missing, or there twice")
         values = by_row(earned, self.settings)
         for rollout, rows in self.rows.items():
             for row, value in zip(rows, values[rollout], strict=False):
@@ -303,10 +306,6 @@ class Step:
         self.expect(
             recorded == dropped, f"{name}: dropped as {recorded or 'nothing'}, and it should be {dropped or 'kept'}"
         )
-
-    def _numbers(self) -> None:
-        numbers = sorted(row["row_number"] for rows in self.rows.values() for row in rows)
-        self.expect(numbers == list(range(len(numbers))), f"step {self.step}: rows are missing, or there twice")
 
     def _fate(self, row: sqlite3.Row, advantage: float) -> None:
         """The advantage of a row, and whether it was learned from for the reason that holds."""

@@ -45,16 +45,16 @@ class Draws(torch.Generator):
         return uniform(self.initial_seed(), self._offset // PER_DRAW - 1)
 
 
-def with_own_draws(made: Callable[..., None]) -> Callable[..., None]:
+def with_own_draws(post_init: Callable[..., None]) -> Callable[..., None]:
     """`CachedRequestState.__post_init__`, which ends the making of a request, with `Draws` for its generator."""
 
-    @functools.wraps(made)
-    def made_with(self: Any) -> None:
-        made(self)
+    @functools.wraps(post_init)
+    def with_draws(self: Any) -> None:
+        post_init(self)
         if self.generator is not None:
             self.generator = Draws(self.generator.initial_seed())
 
-    return made_with
+    return with_draws
 
 
 def sample_by_inversion(

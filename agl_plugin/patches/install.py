@@ -99,7 +99,8 @@ def check_file(patch: Patch, target: Target) -> None:
     """The file of the target's module is there; else its hook would wait for ever. Imports nothing."""
     top, *rest = target.module.split(".")
     spec = importlib.util.find_spec(top)
-    folders = [Path(folder, *rest) for folder in (spec and spec.submodule_search_locations) or []]
+    roots = spec.submodule_search_locations if spec else None
+    folders = [Path(root, *rest) for root in roots or []]
     if not any(folder.is_dir() or folder.with_suffix(".py").is_file() for folder in folders):
         raise _misfit(patch, f"{target.module} does not exist")
 

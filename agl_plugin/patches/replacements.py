@@ -31,7 +31,7 @@ def not_installed(_name: str) -> None:
 
 
 def no() -> bool:
-    """For a question."""
+    """In place of a function that tells whether something holds."""
     return False
 
 
@@ -53,9 +53,9 @@ def keeping_thoughts(extract: Callable[..., Any]) -> Callable[..., Any]:
     """A tool parser's `extract_tool_calls`, whose content keeps a thought before a call as the model wrote it."""
 
     def extract_tool_calls(self: Any, model_output: str, request: Any) -> Any:
-        before, call, rest = model_output.partition(CALL)
+        before, call, after = model_output.partition(CALL)
         thought, end, content = before.rpartition(THOUGHT_ENDS)
-        parsed = extract(self, f"{content}{call}{rest}", request)
+        parsed = extract(self, f"{content}{call}{after}", request)
         if parsed.tools_called and end:
             parsed.content = f"{thought}{end}{parsed.content or ''}"
         return parsed

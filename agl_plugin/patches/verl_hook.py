@@ -3,8 +3,6 @@
 The one module that acts when it is imported, because verl calls nothing of it.
 """
 
-from __future__ import annotations
-
 import os
 
 from agl_plugin.patches.install import install_in_verl

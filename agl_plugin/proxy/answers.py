@@ -81,7 +81,7 @@ class Request:
             whole.end = line + b"\n\n"
             return b""
         if not line.startswith(b"data:"):
-            return line and line + b"\n\n"
+            return line + b"\n\n" if line else b""
         event = json.loads(line.removeprefix(b"data:"))
         if not isinstance(event, dict):
             raise ValueError(f"an event is {type(event).__name__}, and must be an object")
@@ -128,8 +128,7 @@ class Collected:
         self._whole |= {k: v for k, v in event.items() if v is not None and k not in ("choices", "object")}
         for part in event.get("choices") or []:
             choice = self._choices.setdefault(
-                part["index"],
-                {"index": part["index"], "message": {}, "token_ids": [], "logprobs": {"content": []}},
+                part["index"], {"index": part["index"], "message": {}, "token_ids": [], "logprobs": {"content": []}}
             )
             for name, text in (part.get("delta") or {}).items():
                 before = choice["message"].get(name)

@@ -193,7 +193,7 @@ class Calls:
                 if response.content_type == "text/event-stream":
                     return await self._pass_on(request, response, send)
                 content = await response.read()
-                answer = parsed(content, "the model server's answer", status=502, read=read_answer)
+                answer = parsed(content, "the model server's answer", status=502, decode=read_answer)
         except (aiohttp.ClientError, OSError, TimeoutError) as exc:
             why = f"{type(exc).__name__}: {exc}"
             raise CallError(502, f"the model server broke the call off ({why})", kind="server_error") from exc
@@ -220,11 +220,13 @@ class Calls:
         """Send to the rollout's address; where no connection can be made, to the next, for CONNECT_S."""
         deadline, untried = time.monotonic() + CONNECT_S, list(self.addresses)
         body = json.dumps(request.asking()).encode()
+        headers = {"Content-Type": "application/json"}
         while True:
             address = self._next_of(untried, request.rollout)
             address.in_flight += 1
             try:
-                response = await self._posted(address, body)
+                data = body if len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
+                response = await self._http.post(address.url, data=data, headers=headers, allow_redirects=False)
                 address.rests_until_s = 0.0
                 return address, response
             except BaseException as exc:
@@ -237,11 +239,6 @@ class Calls:
             if not untried:
                 untried = list(self.addresses)
                 await asyncio.sleep(PAUSE_S)
-
-    async def _posted(self, address: Address, body: bytes) -> aiohttp.ClientResponse:
-        data = body if len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
-        headers = {"Content-Type": "application/json"}
-        return await self._http.post(address.url, data=data, headers=headers, allow_redirects=False)
 
     def _next_of(self, addresses: Sequence[Address], rollout: str) -> Address:
         """The rollout's own, unless it is full; else one of this machine, the one with the fewest calls, and of those
@@ -336,15 +333,11 @@ def read_answer(text: bytes) -> object:
 
 
 def parsed(
-    text: bytes,
-    name: str = "the request's body",
-    *,
-    status: int = 400,
-    read: Callable[[bytes], object] = json.loads,
+    text: bytes, name: str = "the request's body", *, status: int = 400, decode: Callable[[bytes], object] = json.loads
 ) -> Json:
     """A JSON object. Raises CallError."""
     try:
-        value = read(text)
+        value = decode(text)
     except (ValueError, RecursionError) as exc:
         raise CallError(status, f"{name} is not JSON ({type(exc).__name__}: {str(exc)[:100]})") from exc
     if not isinstance(value, dict):

@@ -109,12 +109,13 @@ class Gate:
             parts = [await receive()]
             while parts[-1].get("more_body"):
                 parts.append(await receive())
-            read = iter(parts)
+            buffered = iter(parts)
 
             async def receive_again() -> Message:
-                return next(read, None) or await receive()
+                return next(buffered, None) or await receive()
 
             async with self.call() as passes:
-                await (app if passes else JSONResponse(REFUSED, GONE))(scope, receive_again, send)
+                answering = app if passes else JSONResponse(REFUSED, GONE)
+                await answering(scope, receive_again, send)
 
         return guarded

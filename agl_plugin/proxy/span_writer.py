@@ -128,8 +128,8 @@ class SpanWriter:
                 return
             text = (await response.text())[:300]
             # agent-lightning's store answers 500 for a rollout that it does not know.
-            busy = response.status in (429, 502, 503, 504)
-            raise (aiohttp.ClientError if busy else Refused)(f"{response.status} {text}")
+            kind = aiohttp.ClientError if response.status in (429, 502, 503, 504) else Refused
+            raise kind(f"{response.status} {text}")
 
     def _count(self, spans: Sequence[CallSpan], outcome: str, why: str) -> None:
         self._counts.labels(outcome).inc(len(spans))

@@ -40,30 +40,30 @@ class Finished:
 
 @dataclass
 class InFlight:
-    """Rollouts that were asked: their questions and, of the finished ones, what came of them."""
+    """Rollouts in flight: their questions by rollout id and, of the finished ones, what came of them."""
 
-    asked: dict[str, Question] = field(default_factory=dict)
+    questions: dict[str, Question] = field(default_factory=dict)
     finished: dict[str, Finished] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     seen: list[Any] = field(default_factory=list)
 
     @property
     def pending(self) -> set[str]:
-        return self.asked.keys() - self.finished.keys()
+        return self.questions.keys() - self.finished.keys()
 
     @property
     def groups(self) -> dict[str, list[str]]:
         """The rollouts of each group, in the order in which they were asked."""
-        return grouped(self.asked, lambda rollout: self.asked[rollout]["data_id"])
+        return grouped(self.questions, lambda rollout: self.questions[rollout]["data_id"])
 
     def of(self, groups: set[str], *, others: bool = False) -> InFlight:
         """What belongs to these groups, or to all others."""
 
         def belongs(rollout: str) -> bool:
-            return (self.asked[rollout]["data_id"] in groups) is not others
+            return (self.questions[rollout]["data_id"] in groups) is not others
 
         return InFlight(
-            {i: question for i, question in self.asked.items() if belongs(i)},
+            {i: question for i, question in self.questions.items() if belongs(i)},
             {i: rollout for i, rollout in self.finished.items() if belongs(i)},
             [row for row in self.rows if belongs(row["rollout_id"])],
             [seen for seen in self.seen if belongs(seen.rollout_id)],
@@ -87,7 +87,8 @@ class QuestionLine:
 
     def __init__(self, order: QuestionOrder, rows: Sequence[Question], *, n: int, ahead: int, n_steps: int) -> None:
         self._order, self._rows, self._n, self._ahead, self._n_steps = order, rows, n, ahead, n_steps
-        self._drawn, self._again = 0, list[Question]()
+        self._drawn = 0
+        self._again = list[Question]()
         self.dropped = list[str]()  # rollouts that were in flight where the run goes on from
 
     def of_step(self, step: int, *, n_open: int) -> list[Question]:
@@ -102,7 +103,7 @@ class QuestionLine:
 
     def save(self, folder: Path, in_flight: InFlight) -> None:
         """Keep what is in flight in a checkpoint's folder."""
-        groups = [{"key": key_of(in_flight.asked[i[0]]), "rollouts": i} for i in in_flight.groups.values()]
+        groups = [{"key": key_of(in_flight.questions[i[0]]), "rollouts": i} for i in in_flight.groups.values()]
         write_json(folder / STATE, {"drawn": self._drawn, "groups": groups})
 
     def load(self, folder: Path, *, step: int) -> None:
@@ -111,6 +112,7 @@ class QuestionLine:
         if not (folder / STATE).is_file():
             return
         state: Mapping[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
-        by_key, self._drawn = {key_of(row): row for row in self._rows}, state["drawn"]
+        by_key = {key_of(row): row for row in self._rows}
+        self._drawn = state["drawn"]
         self._again = [by_key[group["key"]] for group in state["groups"] if group["key"] in by_key]
         self.dropped = [rollout for group in state["groups"] for rollout in group["rollouts"]]

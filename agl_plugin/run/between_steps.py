@@ -38,7 +38,8 @@ def drain(
     """
     if not held:
         gate.close()
-    deadline, n_aborted = time.monotonic() + limit_s, 0
+    deadline = time.monotonic() + limit_s
+    n_aborted = 0
     while n_left := gate.in_flight:
         n_aborted += abort()
         if time.monotonic() > deadline:

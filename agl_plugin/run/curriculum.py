@@ -46,7 +46,10 @@ class CurriculumRules:
             return NEVER
         if share >= 1 - self.edge:
             return ALWAYS
-        return (HARD, MIDDLE, EASY)[min(2, int(3 * (share - self.edge) / (1 - 2 * self.edge)))]
+        third = int(3 * (share - self.edge) / (1 - 2 * self.edge))
+        if third == 0:
+            return HARD
+        return MIDDLE if third == 1 else EASY
 
 
 @dataclass

@@ -53,7 +53,8 @@ class GatewayWatch:
         does so too often."""
         if not hasattr(self._proxy, "exit_code"):
             return
-        deaths, deadline = self.deaths, time.monotonic() + DYING_S
+        deaths = self.deaths
+        deadline = time.monotonic() + DYING_S
         while may_be_dying and self.deaths == deaths and self._proxy.exit_code is None and time.monotonic() < deadline:
             await asyncio.sleep(DYING_S / 10)
         async with self._starting:

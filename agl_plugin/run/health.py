@@ -41,7 +41,8 @@ class Health:
     describe: Describe
 
     def __post_init__(self) -> None:
-        self.stop, self.weights_are_finite = "", True
+        self.stop = ""
+        self.weights_are_finite = True
         self._recent: dict[str, deque[float]] = {}
         self._start: list[float] = []
         self._told: set[str] = set()

@@ -37,7 +37,7 @@ class KeepRules:
     early_stop: int
 
 
-class Kept:
+class Checkpoints:
     """The checkpoints below `folder` of one run; `resumed` is the checkpoint of another that it goes on from, or ""."""
 
     def __init__(self, folder: Path, rules: KeepRules, *, resumed: str) -> None:

@@ -91,10 +91,11 @@ def no_data(
     what: str, rows: Sequence[Mapping[str, Any]], *, counts: dict[str, int] | None = None, file: object = ROLLOUTS
 ) -> RunError:
     """The error of a step from whose rollouts nothing can be learned, with the likely causes."""
-    reason = next((why for row in rows if row["unscored"] and (why := row.get("reason"))), "")
+    reason = next((row["reason"] for row in rows if row["unscored"] and row.get("reason")), "")
     first = f"; the first reason: {reason[:300]}" if reason else ""
     other = OTHER_CAUSE.format(first=reason[:300] or "the reason stands with each rollout")
-    known = CAUSES | ({TOOL_FAULT: f"tools broke: {tools}"} if (tools := told_tools(rows)) else {})
+    tools = told_tools(rows)
+    known = CAUSES | {TOOL_FAULT: f"tools broke: {tools}"} if tools else CAUSES
     unscored = Counter(row["unscored"] for row in rows if row["unscored"])
     counts = counts or {"rollouts": len(rows), "scored": len(rows) - unscored.total(), **unscored}
     causes = "\n".join(f"  {n} x {why}: {known.get(why, other)}" for why, n in unscored.items())

@@ -92,9 +92,9 @@ class Stopwatch:
         windows = self.intervals.get("rollouts", [])
         for window in windows:
             parts = split(self.intervals, order=("weight_sync", *OF_ROLLOUTS, "idle"), within=window)
-            rest = window[1] - window[0] - sum(parts.values())
+            uncovered_s = window[1] - window[0] - sum(parts.values())
             for kind in (*OF_ROLLOUTS, "idle"):  # weight_sync has its moments already
                 spent[kind] = spent.get(kind, 0.0) + parts[kind]
-            spent["store_adapter"] = spent.get("store_adapter", 0.0) + rest
+            spent["store_adapter"] = spent.get("store_adapter", 0.0) + uncovered_s
         spent["other"] = max(0.0, seconds - sum(spent.values()))
         return {phase: round(spent.get(phase, 0.0), 4) for phase in PHASES}

@@ -55,8 +55,10 @@ class StoreClient(LightningStoreClient):
         json: Any | None = None,
         params: Mapping[str, Any] | Sequence[tuple[str, Any]] | None = None,
     ) -> Any:
-        key, delays = {HEADER: secrets.token_hex(16)}, list(self._retry_delays)
-        deadline, away = time.monotonic() + self._patience_s, False
+        key = {HEADER: secrets.token_hex(16)}
+        delays = list(self._retry_delays)
+        deadline = time.monotonic() + self._patience_s
+        away = False
         while True:
             try:
                 session = await self._get_session()

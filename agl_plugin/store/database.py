@@ -57,7 +57,8 @@ def locked(path: Path) -> IO[str]:
 
 def connected(path: Path) -> sqlite3.Connection:
     """The database, made where there is none. Raises RunError for a file that is none of ours, or damaged."""
-    connection, remedy = None, "Give another --path"
+    connection = None
+    remedy = "Give another --path"
     try:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -92,7 +93,8 @@ class Database:
     AGAIN: ClassVar[tuple[type[Exception], ...]] = ()  # raised by a turn that was taken back, and can be had again
 
     def __init__(self, path: Path) -> None:
-        self.path, self._lock = path, locked(path)
+        self.path = path
+        self._lock = locked(path)
         try:
             self._connection = connected(path)
         except RunError:

@@ -124,7 +124,8 @@ class PostgresDatabase:
         while True:
             try:
                 if not connection or connection.closed:
-                    connection = await self._connected()
+                    options = {**OPTIONS, "connect_timeout": CONNECT_S}
+                    connection = await psycopg.AsyncConnection.connect(self._address, autocommit=True, **options)
                 await connection.execute(cast(LiteralString, begin), prepare=False)
             except BaseException as exc:
                 is_lost = not connection or connection.closed
@@ -136,10 +137,6 @@ class PostgresDatabase:
                 self._lost_at = None
                 return connection
             await asyncio.sleep(PAUSE_S)
-
-    async def _connected(self) -> Connection:
-        how = {**OPTIONS, "connect_timeout": CONNECT_S}
-        return await psycopg.AsyncConnection.connect(self._address, autocommit=True, **how)
 
     def _patient(self, exc: psycopg.OperationalError) -> bool:
         if self._lost_at is None:

@@ -52,6 +52,6 @@ class Answers:
         """Within a turn that holds the key."""
         sql = "INSERT INTO answers (key, answer) VALUES (?, ?) RETURNING id"
         ((number,),) = await self._database.write(sql, (key, json.dumps(answer)))
-        kept = self._database.N_ANSWERS
-        if number % kept == 0:
-            await self._database.write("DELETE FROM answers WHERE id <= ?", (number - kept,))
+        n_kept = self._database.N_ANSWERS
+        if number % n_kept == 0:
+            await self._database.write("DELETE FROM answers WHERE id <= ?", (number - n_kept,))

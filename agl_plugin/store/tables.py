@@ -77,24 +77,20 @@ class Table[T: BaseModel](Named, Collection[T]):
         return ", ".join(f'"{name}"' for name in names)
 
     async def query(
-        self,
-        filter: FilterOptions | None = None,
-        sort: SortOptions | None = None,
-        limit: int = -1,
-        offset: int = 0,
+        self, filter: FilterOptions | None = None, sort: SortOptions | None = None, limit: int = -1, offset: int = 0
     ) -> PaginatedResult[T]:
         async with self._database.turn(read_only=True):
             try:
                 chosen = self._rows.selection(filter, sort)
             except Unsaid:
                 return await (await self._in_memory()).query(filter, sort, limit, offset)
-            rest = f'FROM "{self._name}" WHERE {chosen.where}'
+            from_where = f'FROM "{self._name}" WHERE {chosen.where}'
             part = (ALL if limit == -1 else min(max(limit, 0), ALL), min(max(offset, 0), ALL))
-            sql = f"SELECT data {rest} ORDER BY {chosen.order} LIMIT ? OFFSET ?"
+            sql = f"SELECT data {from_where} ORDER BY {chosen.order} LIMIT ? OFFSET ?"
             rows = await self._database.read(sql, (*chosen.values, *part))
             total = len(rows)
             if limit != -1 or offset:
-                ((total,),) = await self._database.read(f"SELECT count(*) {rest}", chosen.values)
+                ((total,),) = await self._database.read(f"SELECT count(*) {from_where}", chosen.values)
         items = [self._rows.item(text) for (text,) in rows]
         return PaginatedResult(items=items, limit=limit, offset=offset, total=total)
 

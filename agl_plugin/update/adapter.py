@@ -70,8 +70,8 @@ def _packed(span: Span, prompt: Prompt) -> Call:
 
 def _call(span: Span, prompt: Prompt, log_probs: tokens.Array, finish_reason: Any) -> Call:
     """Its log-probabilities are believed where there is one per token."""
-    given = log_probs.tolist() if len(log_probs) == len(prompt.sampled) else ()
-    return Call(prompt, prompt.sampled.tolist(), given, finish_reason or "", facts_of(span))
+    believed = log_probs.tolist() if len(log_probs) == len(prompt.sampled) else ()
+    return Call(prompt, prompt.sampled.tolist(), believed, finish_reason or "", facts_of(span))
 
 
 def _response_id(span: Span) -> str:

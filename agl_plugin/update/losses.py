@@ -44,7 +44,8 @@ class Tokens:
     @property
     def beyond(self) -> torch.Tensor:
         """Where the ratio is over the bound towards which the advantage would take it further."""
-        ratio, gain = self.ratio.detach(), self.advantages
+        ratio = self.ratio.detach()
+        gain = self.advantages
         return ((ratio > 1 + self.clip_high) & (gain > 0)) | ((ratio < 1 - self.clip_low) & (gain < 0))
 
 
@@ -90,7 +91,8 @@ def problem_of(name: str) -> str:
     """What is wrong with the user's loss, tried out on two short rows; "" when it gives what a loss must."""
     mask = torch.tensor([[True, True, True], [True, False, False]])
     log_probs = torch.full((2, 3), -1.0).where(mask, 0.0).requires_grad_()
-    old, advantages = log_probs.detach() - 0.25, torch.tensor([[1.0], [-1.0]]) * mask
+    old = log_probs.detach() - 0.25
+    advantages = torch.tensor([[1.0], [-1.0]]) * mask
     try:
         losses = load(name)(Tokens(log_probs, old, advantages, mask, clip_low=0.2, clip_high=0.3))
     except ValueError as exc:

@@ -69,11 +69,12 @@ class Passes:
         """As in a Plan, ranks take turns in order of length."""
         whole, n_added = pad_dataproto_to_divisor(batch, self.n_ranks)
         tensors: Any = whole.batch
-        n_tokens, limit = tensors["attention_mask"].sum(dim=1), rules.micro_batch_tokens
+        n_tokens = tensors["attention_mask"].sum(dim=1)
+        limit = rules.micro_batch_tokens
         by_rank = n_tokens.argsort(stable=True).view(-1, self.n_ranks).T
         cuts = micro_batches(n_tokens[by_rank[-1]].tolist(), limit) if limit else None
         order = by_rank.flatten()
-        output = work(self._request(whole.select_idxs(order), compute_loss=False, **{CUTS: cuts}, **settings))
+        output = work(self._request(whole.select_idxs(order), compute_loss=False, **settings | {CUTS: cuts}))
         width = tensors["responses"].shape[1]
         back = order.argsort()[: len(whole) - n_added]
         names = [name for name in ("log_probs", "entropy") if name in output]

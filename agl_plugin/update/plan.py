@@ -70,7 +70,8 @@ def planned(batch: DataProto, rules: UpdateRules, *, n_ranks: int, step: int, on
     sizes: list[int] = []
     shares: list[list[tuple[int, bool]]] = [[] for _ in range(n_ranks)]  # per rank: row, and whether it only fills up
     for part in partition(len(batch), n_updates=rules.n_updates, seed=f"{rules.seed}/{step}"):
-        rows = sorted((row for place in part if computed[row := numbered[place]]), key=lambda row: n_tokens[row])
+        rows = sorted((numbered[place] for place in part), key=lambda row: n_tokens[row])
+        rows = [row for row in rows if computed[row]]
         filled = [(shortest, True)] * (-len(rows) % n_ranks) + [(row, False) for row in rows]
         sizes.append(len(filled) // n_ranks)
         for rank, share in enumerate(shares):

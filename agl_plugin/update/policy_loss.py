@@ -54,12 +54,6 @@ def register(name: str, loss: TokenLoss) -> None:
     core_algos.register_policy_loss(name)(policy_loss)  # pyright: ignore[reportArgumentType]
 
 
-def ensure_registered(name: str) -> None:
-    """Load a loss of the user, "module:function". Raises ValueError when it cannot be."""
-    if name not in core_algos.POLICY_LOSS_REGISTRY and ":" in name:
-        register(name, load(name))
-
-
 for _name, _loss in OWN.items():
     register(_name, _loss)
 
@@ -69,9 +63,8 @@ def step_loss(
 ) -> tuple[torch.Tensor, dict[str, float]]:
     """`micro_batch_loss` as verl calls it, which gives `dp_group`."""
     value_of: Any = tu.get_non_tensor_data
-    return micro_batch_loss(
-        config, model_output, data, plan=value_of(data, PLAN, None), epochs=value_of(data, "epochs", 1)
-    )
+    plan: Plan = value_of(data, PLAN, None)
+    return micro_batch_loss(config, model_output, data, plan=plan, epochs=value_of(data, "epochs", 1))
 
 
 def micro_batch_loss(
@@ -81,9 +74,12 @@ def micro_batch_loss(
 
     `config` is verl's of the actor; `rows` and `scores` (`log_probs`, `entropy` where it counts) hold rows x response.
     """
-    ensure_registered(config.policy_loss.loss_mode)
+    loss_name = config.policy_loss.loss_mode
+    if loss_name not in core_algos.POLICY_LOSS_REGISTRY and ":" in loss_name:  # the user's own, "module:function"
+        register(loss_name, load(loss_name))
     mask = rows["response_mask"].bool()
-    mode, divisors = config.loss_agg_mode, _divisors(plan)
+    mode = config.loss_agg_mode
+    divisors = _divisors(plan)
     config.global_batch_info.update(divisors)
     log_probs = scores["log_probs"]
     # The only pass with a gradient is that of the policy that sampled.

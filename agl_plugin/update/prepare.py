@@ -111,21 +111,21 @@ def filtered(batch: DataProto, rules: UpdateRules) -> tuple[DataProto, dict[str,
     if not why:
         return batch, {}
     keep = ~torch.stack(list(why.values())).any(dim=0)[:, None]
-    rest = tensors.clone(recurse=False)
+    masked = tensors.clone(recurse=False)
     for name in ("response_mask", "advantages"):
-        rest[name] = tensors[name] * keep
-    return DataProto(rest, batch.non_tensor_batch, batch.meta_info), {k: int(rows.sum()) for k, rows in why.items()}
+        masked[name] = tensors[name] * keep
+    return DataProto(masked, batch.non_tensor_batch, batch.meta_info), {k: int(rows.sum()) for k, rows in why.items()}
 
 
 def updated_rows(whole: DataProto, used: DataProto, rules: UpdateRules, *, step: int) -> dict[int, UpdatedRow]:
     """What becomes of each row of a batch in the update, by row number; `used` is the batch after `filtered`."""
     tensors: Any = whole.batch
-    rest: Any = used.batch
+    used_tensors: Any = used.batch
     numbers, advantages = tensors[ROW_NUMBER].tolist(), tensors["advantages"]
     places = optimizer_steps(numbers, rules, step=step)
     first = tensors["response_mask"].argmax(dim=1, keepdim=True)  # the advantage is that of all trained tokens
     values = advantages.gather(1, first)[:, 0].tolist()
-    trained = rest["response_mask"].sum(dim=1).tolist()
+    trained = used_tensors["response_mask"].sum(dim=1).tolist()
     computed = moving(used, rules).tolist()
     columns = zip(numbers, values, trained, computed, strict=True)
     return {n: UpdatedRow(value, int(n_trained), moves, places[n]) for n, value, n_trained, moves in columns}

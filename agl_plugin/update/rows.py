@@ -93,7 +93,8 @@ def rows_of_calls(calls: Iterable[Call], *, merge: bool, limits: Limits) -> list
 
 def _why_apart(row: Row, call: Call, limits: Limits) -> str:
     """Why `call` cannot continue `row`, or an empty string."""
-    so_far, prompt = len(row.prompt) + len(row.response), call.prompt
+    so_far = len(row.prompt) + len(row.response)
+    prompt = call.prompt
     # What it shares with the call before need not be compared.
     n_known = min(prompt.n_shared, so_far) if isinstance(prompt, Prompt) and prompt.before is row.last else 0
     if list(prompt[n_known:so_far]) != row.after(n_known):

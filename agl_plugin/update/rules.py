@@ -101,8 +101,8 @@ class Plan:
 
 def parts(items: Iterable[int], sizes: Iterable[int]) -> Iterator[list[int]]:
     """The items in parts of such sizes."""
-    rest = iter(items)
-    return (list(itertools.islice(rest, size)) for size in sizes)
+    remaining = iter(items)
+    return (list(itertools.islice(remaining, size)) for size in sizes)
 
 
 @dataclass(frozen=True)

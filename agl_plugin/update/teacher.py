@@ -35,9 +35,8 @@ def teacher_log_probs(rows: Any, address: str) -> torch.Tensor:
         def of_row(n: int) -> None:
             ids = rows["input_ids"][n][is_token[n]].tolist()
             body = {"model": model, "prompt": ids, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
-            by_position = (
-                _requested(client, "POST", "completions", json=body)["choices"][0].get("prompt_logprobs") or []
-            )
+            choice = _requested(client, "POST", "completions", json=body)["choices"][0]
+            by_position = choice.get("prompt_logprobs") or []
             first = int(is_token[n, : rows["prompts"].shape[1]].sum())
             for place in rows["response_mask"][n].nonzero()[:, 0].tolist():
                 token = ids[first + place]

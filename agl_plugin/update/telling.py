@@ -46,7 +46,8 @@ class Telling:
     def stepped(self, step: Callable[[], float]) -> float:
         """Make an optimizer step, which gives its gradient's norm."""
         before = self._sample()
-        self._norms.append(norm := step())
+        norm = step()
+        self._norms.append(norm)
         moved = [not torch.equal(a, b) for a, b in zip(before, self._sample(), strict=True)]
         self._moved = max(self._moved, sum(moved) / max(len(moved), 1))
         return norm
@@ -58,7 +59,8 @@ class Telling:
 
     def metrics(self, plan: Plan, *, epochs: int) -> dict[str, list[Any]]:
         """All of it, after the last step: agl_plugin.update.prepare.result reads it."""
-        metrics, model = dict(self._metrics), self._model
+        metrics = dict(self._metrics)
+        model = self._model
         for name in SUMS:
             if name in metrics or name == "actor/pg_loss":  # without any advantage it is 0
                 metrics[name] = [sum(metrics.get(name, [])) / (len(plan.sizes) * epochs)]

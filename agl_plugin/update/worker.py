@@ -80,7 +80,8 @@ class PlannedEngine(Engine):
         """The loss with its gradient, and what verl passes on of a micro batch."""
         micro_batch = micro_batch.to(get_device_id())
         scores = self._scores(micro_batch)
-        loss, metrics = torch.tensor(0.0), {}
+        loss = torch.tensor(0.0)
+        metrics = {}
         if loss_function is not None:
             loss, metrics = loss_function(model_output=scores, data=micro_batch)
         scores = {name: values.detach() for name, values in scores.items()}
@@ -186,8 +187,8 @@ def gpu_memory() -> dict[str, list[Any]]:
     if get_device_name() == "cpu":
         return {}
     device = get_torch_device()
-    most = {"allocated": device.max_memory_allocated(), "reserved": device.max_memory_reserved()}
-    return {f"perf/max_memory_{name}_gb": [n_bytes / 2**30] for name, n_bytes in most.items()}
+    peaks = {"allocated": device.max_memory_allocated(), "reserved": device.max_memory_reserved()}
+    return {f"perf/max_memory_{name}_gb": [n_bytes / 2**30] for name, n_bytes in peaks.items()}
 
 
 def meet_by_gloo() -> None:

@@ -9,7 +9,6 @@ for the language model; the references, which people would write, are those of t
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
@@ -46,26 +45,26 @@ STEPS = ("asked", "kept", "kept_twice", "novel", "clean", "answered", "train")
 
 
 def sessions(
-    train: Sequence[Question], held: Sequence[Question], *, n: int, seed: int
+    train: Sequence[Question], held_out: Sequence[Question], *, n: int, seed: int
 ) -> tuple[list[dict[str, Any]], list[Question]]:
     """A chat log with `n` questions worth keeping, and what is asked in vain; and an older set that knows some."""
     rng = random.Random(seed)
     drawn, part = rng.sample(list(train), 3 * n), max(1, n // 8)
     new, old = [question.question for question in drawn[:n]], drawn[n:]
-    asked = [("new", text) for text in new]
-    asked += [("repeated", rng.choice(AGAIN)(text)) for text in rng.sample(new, 2 * part)]
-    asked += [("old", rng.choice(AGAIN)(question.question)) for question in rng.sample(old, part)]
-    asked += [("held out", question.question) for question in rng.sample(list(held), part)]
-    asked += [("off topic", text) for text in SMALL_QUESTIONS]
+    planted = [("new", text) for text in new]
+    planted += [("repeated", rng.choice(AGAIN)(text)) for text in rng.sample(new, 2 * part)]
+    planted += [("old", rng.choice(AGAIN)(question.question)) for question in rng.sample(old, part)]
+    planted += [("held out", question.question) for question in rng.sample(list(held_out), part)]
+    planted += [("off topic", text) for text in SMALL_QUESTIONS]
     private = rng.sample(old, part)
-    asked += [("private", f"{question.question}我的电话是1381234{n:04}。") for n, question in enumerate(private)]
-    log = [{"session_id": f"s{n}", "planted": kind, "messages": _talk(text)} for n, (kind, text) in enumerate(asked)]
+    planted += [("private", f"{question.question}我的电话是1381234{n:04}。") for n, question in enumerate(private)]
+    log = [{"session_id": f"s{n}", "planted": kind, "messages": _talk(text)} for n, (kind, text) in enumerate(planted)]
     return log, old
 
 
 def _talk(text: str) -> list[dict[str, str]]:
-    turns = [[{"role": "user", "content": said}, REPLY] for said in ("你好", text, "那儿童呢？", "谢谢")]
-    return list(itertools.chain.from_iterable(turns))
+    messages = [{"role": "user", "content": content} for content in ("你好", text, "那儿童呢？", "谢谢")]
+    return [turn for message in messages for turn in (message, REPLY)]
 
 
 def reader(names: Sequence[str]) -> Handler:
@@ -100,8 +99,8 @@ def write_log(out: Path, *, n: int, seed: int) -> list[Question]:
     config = TrainConfig()
     ensure_data(config.data, config)
     train = load_questions(data_path(config.data.train_file))
-    held = load_questions(data_path("data/val.parquet"))
-    log, old = sessions(train, held, n=n, seed=seed)
+    held_out = load_questions(data_path("data/val.parquet"))
+    log, old = sessions(train, held_out, n=n, seed=seed)
     write_lines(out / "chats.jsonl", log)
     rows = ({"qid": question.id, "question": question.question, "ground_truth": ""} for question in old)
     write_lines(out / "old.jsonl", rows)
@@ -120,8 +119,8 @@ def curate(out: Path, train: Sequence[Question], *, samples: int, model: str) ->
     step("keep", file["asked"], file["kept"])
     step("again", file["kept"], file["kept_twice"])
     step("new", file["kept_twice"], file["novel"], "--old", file["old"])
-    held = [str(data_path(f"data/{split}.parquet")) for split in ("val", "test")]
-    step("leakage", file["novel"], *held, "--out", file["clean"])
+    held_out = [str(data_path(f"data/{split}.parquet")) for split in ("val", "test")]
+    step("leakage", file["novel"], *held_out, "--out", file["clean"])
     write_lines(out / "answered.jsonl", with_references(read_lines(out / "clean.jsonl"), train))
     flags = ["--samples", str(samples), "--recipe", "curate_cpu", *(["--model", model] if model else [])]
     step("difficulty", file["answered"], file["train"], *flags)
@@ -137,8 +136,8 @@ def main(
     """Make a chat log, curate it, and tell how many questions each step left."""
     out = out.expanduser().absolute()
     train = write_log(out, n=n, seed=seed)
-    given = any(os.environ.get(variable) for variable in ("TEACHER_API_KEY", "JUDGE_ENDPOINTS"))
-    with nullcontext() if given else openai_server(reader(names_known())) as server:
+    has_endpoint = any(os.environ.get(variable) for variable in ("TEACHER_API_KEY", "JUDGE_ENDPOINTS"))
+    with nullcontext() if has_endpoint else openai_server(reader(names_known())) as server:
         if server:
             os.environ |= {"TEACHER_API_KEY": "none", "TEACHER_MODEL": "a-rule", "TEACHER_BASE_URL": server.base_url}
         curate(out, train, samples=samples, model=model)

@@ -76,10 +76,12 @@ def write_database(name: str, folder: Path) -> Path:
     path = folder / name / f"{name}.sqlite"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    rng, names = random.Random(f"{SEED} {name}"), dict[str, list[str]]()
+    rng = random.Random(f"{SEED} {name}")
+    names = dict[str, list[str]]()
     with closing(sqlite3.connect(path)) as db, db:
         for table, columns in DATABASES[name].items():
-            db.execute(f"CREATE TABLE {table} ({', '.join(_declared(*one) for one in columns.items())})")
+            declared = ", ".join(_declared(column, kind) for column, kind in columns.items())
+            db.execute(f"CREATE TABLE {table} ({declared})")
             n_rows = 60 if "id" not in columns.values() else 300
             filled = [_cells(kind, n_rows, rng, names) for kind in columns.values()]
             names[table] = [str(cell) for cell in filled[0]]
@@ -97,8 +99,8 @@ def _declared(column: str, kind: str) -> str:
 def _cells(kind: str, n: int, rng: random.Random, names: dict[str, list[str]]) -> list[str | int]:
     if kind == "name":
         syllables = SYLLABLES.split()
-        made = {" ".join("".join(rng.choices(syllables, k=k)).capitalize() for k in (2, 3)) for _ in range(2 * n)}
-        return list(rng.sample(sorted(made), n))
+        full_names = {" ".join("".join(rng.choices(syllables, k=k)).capitalize() for k in (2, 3)) for _ in range(2 * n)}
+        return list(rng.sample(sorted(full_names), n))
     if kind == "id":
         return list(range(1, n + 1))
     if kind == "date":
@@ -118,20 +120,20 @@ def schemas(folder: Path) -> Iterator[tuple[str, Path, Schema]]:
 
 def write(folder: Path) -> dict[str, list[Question]]:
     """The databases and the questions of each split, in this folder."""
-    found: dict[str, list[Question]] = {"train": [], "val": [], "test_entities": [], "test": []}
+    splits: dict[str, list[Question]] = {"train": [], "val": [], "test_entities": [], "test": []}
     for name, path, schema in schemas(folder / "databases"):
         for split, questions in mine_questions(schema, str(path), language="en", seed=SEED, sizes=SIZES).splits.items():
-            rows = [one.model_copy(update={"db_id": name, "id": f"{name}-{one.id}"}) for one in questions]
+            rows = [row.model_copy(update={"db_id": name, "id": f"{name}-{row.id}"}) for row in questions]
             if name in HELD_OUT:
-                found["test"] += rows if split == "test" else []
+                splits["test"] += rows if split == "test" else []
             else:
-                found["test_entities" if split == "test" else split] += rows
-    for split, questions in found.items():
+                splits["test_entities" if split == "test" else split] += rows
+    for split, questions in splits.items():
         rows = [question.model_dump(exclude_defaults=True) for question in questions]
         write_lines(folder / f"{split}.jsonl", [{key: row[key] for key in COLUMNS if key in row} for row in rows])
-    return found
+    return splits
 
 
 if __name__ == "__main__":
     for name, questions in write(HERE).items():
-        print(f"{name}.jsonl: {len(questions)} questions, {len({one.db_id for one in questions})} databases")
+        print(f"{name}.jsonl: {len(questions)} questions, {len({question.db_id for question in questions})} databases")

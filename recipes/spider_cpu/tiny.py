@@ -42,7 +42,7 @@ def learn() -> Lesson:
     """The lessons of all databases as one."""
     prompt = PROMPT.read_text(encoding="utf-8").strip()
     with tempfile.TemporaryDirectory() as folder:
-        lessons = [tiny.lesson_of(one, SETTLED, prompt) for _, _, one in databases.schemas(Path(folder))]
+        lessons = [tiny.lesson_of(schema, SETTLED, prompt) for _, _, schema in databases.schemas(Path(folder))]
     return Lesson(
         texts=[text for lesson in lessons for text in lesson.texts],
         frames=list(dict.fromkeys(frame for lesson in lessons for frame in lesson.frames)),
@@ -58,7 +58,7 @@ TASK = TinyTask(
         Path(__file__).resolve(),
         PROMPT,
         questions.WORDINGS,
-        *(Path(one.__file__ or "") for one in (databases, asks, questions, rewording, schema, tiny)),
+        *(Path(module.__file__ or "") for module in (databases, asks, questions, rewording, schema, tiny)),
     ],
     shipped=HERE / "shipped",
     about=tiny.ABOUT.replace("one database", "eight databases"),

@@ -68,7 +68,7 @@ class Conversation:
                 self._history = await self._answer(messages, context, client, tell)
         finally:
             self.answered = context
-            if context.asked:
+            if context.call_keys:
                 self.last = context
             if not self._history:  # its environments were begun for this message alone
                 await self.reset()
@@ -79,7 +79,7 @@ class Conversation:
             return text
         question = Question(id="chat", question=text, db_id=self._db_id)
         self._offered = await self._open.enter_async_context(self._runner.toolset.for_episode(question))
-        return "\n".join([text, *self._offered.told])
+        return "\n".join([text, *self._offered.observations])
 
     async def _answer(
         self, messages: list[Any], context: EpisodeContext, client: openai.AsyncOpenAI, tell: Tell

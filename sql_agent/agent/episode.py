@@ -87,7 +87,8 @@ def _trim_before_calls(items: list[Any]) -> None:
     begin with this prompt and answer, and the call is trained in a row of its own.
     """
     if any(item.type == "function_call" for item in items):
-        for part in (part for item in items if item.type == "message" for part in item.content):
+        parts = [part for item in items if item.type == "message" for part in item.content]
+        for part in parts:
             if part.type == "output_text":
                 part.text = part.text.removesuffix("\n")
 
@@ -115,10 +116,7 @@ def system_prompt_of(config: AgentConfig, databases: Databases | None, db_id: st
 
 def build_agent(model: Model, *, system_prompt: str, tools: Sequence[Tool]) -> Agent[EpisodeContext]:
     return Agent(
-        name="agent",
-        instructions=system_prompt,
-        tools=[function_tool_of(tool) for tool in tools],
-        model=model,
+        name="agent", instructions=system_prompt, tools=[function_tool_of(tool) for tool in tools], model=model
     )
 
 
@@ -212,7 +210,8 @@ class EpisodeRunner(AbstractContextManager["EpisodeRunner"]):
         )
 
     async def _run(self, question: Question, llm: LLMEndpoint) -> Episode:
-        context, started = self.context(), time.monotonic()
+        context = self.context()
+        started = time.monotonic()
         async with self.toolset.for_episode(question) as offered:
             answer, reason = await self._play(question, self.prompted(llm), context, offered)
             reward = await offered.reward() if context.reward is None else context.reward
@@ -230,7 +229,7 @@ class EpisodeRunner(AbstractContextManager["EpisodeRunner"]):
         self, question: Question, llm: LLMEndpoint, context: EpisodeContext, offered: EpisodeTools
     ) -> tuple[str, StopReason]:
         agent = self.config.agent
-        text = "\n".join([question.question, *offered.told])
+        text = "\n".join([question.question, *offered.observations])
         tools = [self.read(tool, question.question) for tool in offered.tools]
         if agent.custom_episode:
             prompted = question.model_copy(update={"question": text})

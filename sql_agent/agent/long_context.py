@@ -137,8 +137,10 @@ class ShortenedModel(Model):
 
     async def _answer(self, request: dict[str, Any]) -> ModelResponse:
         self._context.asked_s = time.time()
-        response = await self._model.get_response(**{**request, "input": self._history.view()})
-        usage, n_new = response.usage, chars_of(self._new_results())
+        shown: dict[str, Any] = request | {"input": self._history.view()}
+        response = await self._model.get_response(**shown)
+        usage = response.usage
+        n_new = chars_of(self._new_results())
         if not usage.input_tokens:  # not told
             self._tokens = chars_of(self._history.view())
         else:
@@ -173,14 +175,15 @@ class ShortenedModel(Model):
             return
         notes = await self._written(request, history.view(at))
         history.begin_at(at)
-        history.n_left_out, history.notes = 0, NOTES.format(notes=notes or "-")
+        history.n_left_out = 0
+        history.notes = NOTES.format(notes=notes or "-")
 
     async def _written(self, request: dict[str, Any], shown: list[Item]) -> str:
         """The notes of the policy: an LLM call like all others, trained or not as agent.train_summaries says."""
         context, started = self._context, time.time()
         settings = replace(request["model_settings"], tool_choice="none" if request["tools"] else None)
         prompt = [*shown, {"role": "user", "content": ASK}]
-        response = await self._writer.get_response(**{**request, "input": prompt, "model_settings": settings})
+        response = await self._writer.get_response(**request | {"input": prompt, "model_settings": settings})
         usage = response.usage
         context.answered(started, prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens)
         context.n_untrained_calls += not self._config.train_summaries

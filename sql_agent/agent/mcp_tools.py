@@ -57,7 +57,8 @@ async def _list(session: McpSession) -> list[types.Tool]:
 
 def _tool(session: McpSession, listed: types.Tool) -> Tool | None:
     """The tool; None, with a warning, for one that cannot be shown to a model. Raises UserError where it was named."""
-    reason, parameters = "", {}
+    reason = ""
+    parameters = {}
     with contextlib.suppress(BadArguments):
         schema = {"properties": {}, **listed.input_schema}
         parameters = _with_texts(schema, lambda text: cut(writable(text), MAX_DESCRIPTION_CHARS // 4))

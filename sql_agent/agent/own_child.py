@@ -36,7 +36,7 @@ from foundation.background import named, ordinary
 from foundation.errors import UserError
 from foundation.forks import Forks, receive_frame, send_frame
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.agent.own_function import EpisodeFunction, Given, load_episode, played
+from sql_agent.agent.own_function import EncodedResult, EpisodeFunction, load_episode, played
 from sql_agent.agent.own_tools import checked_result, load
 from sql_agent.agent.tool import Environment, EpisodeContext, Kind, Tool, said_by
 from sql_agent.errors import EpisodeFault, Fault, ToolFault
@@ -217,11 +217,11 @@ class Player:
         text = await tool.invoke(context, request["raw"])
         return {"text": text, "outcome": context.tool_calls[-1].outcome}
 
-    async def _episode(self, request: dict[str, Any]) -> Given | None:
+    async def _episode(self, request: dict[str, Any]) -> EncodedResult | None:
         """What the function gave; None where it took too long."""
         question, llm = Question.model_validate_json(request["question"]), LLMEndpoint(**request["llm"])
         try:
-            given = await self._worker.call(
+            result = await self._worker.call(
                 played, self._episode_function, question, llm, request["specs"], timeout_s=request["timeout_s"]
             )
         except Exception as exc:
@@ -230,9 +230,9 @@ class Player:
             traceback.print_exc(limit=-5)
             failure = str(exc) if isinstance(exc, ToolFault) else f"raised {said_by(exc)}"
             raise EpisodeFault(f"agent.episode {failure}"[:500]) from exc
-        if isinstance(given, Fault):
-            raise given
-        return given
+        if isinstance(result, Fault):
+            raise result
+        return result
 
     def _is_clean(self) -> bool:
         with contextlib.suppress(BaseException):  # what cannot be seen is not as it was
@@ -282,7 +282,8 @@ def _state() -> tuple[Any, ...]:
         has_children = True
     except ChildProcessError:
         has_children = False
-    os.umask(mask := os.umask(0o77))
+    mask = os.umask(0o77)  # to be known it must be set
+    os.umask(mask)
     streams = [(stream.st_dev, stream.st_ino) for stream in map(os.fstat, range(3))]
     handlers = [HANDLER(n) for n in SIGNALS]
     limits = [resource.getrlimit(limit) for limit in LIMITS]

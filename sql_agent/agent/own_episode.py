@@ -41,21 +41,21 @@ async def play_own(
     try:
         if config.episode:
             session.tools = {tool.name: tool for tool in tools}
-            given = await toolset.play(question, relayed_llm, tools)
+            result = await toolset.play(question, relayed_llm, tools)
         else:
             work = run_program(config, question, relayed_llm, context, relay.agl_addresses(session))
-            given = await within(contained(work), limit_s=limit_s, ending_s=PROGRAM_S)
+            result = await within(contained(work), limit_s=limit_s, ending_s=PROGRAM_S)
     except Overdue as exc:
         raise EpisodeFault(f"the episode took more than agent.episode_timeout_s = {limit_s:g} s; {exc}") from exc
     except Exception as exc:  # the user's own code may fail in any way
-        given = _after_failure(session, exc)
+        result = _after_failure(session, exc)
     finally:
         relay.end(session)
     if session.fault:
         raise session.fault
     if context.fault:  # a tool's, whatever was made of it
         raise context.fault
-    return _ended(given, context, session)
+    return _ended(result, context, session)
 
 
 def _after_failure(session: Session, exc: Exception) -> str:

@@ -27,7 +27,7 @@ from sql_agent.records import Episode, Question
 from sql_agent.scoring.registry import import_module
 
 EpisodeFunction = Callable[..., Awaitable[Any]]
-Given = tuple[str, bool]  # the answer; or an Episode as JSON, and True
+EncodedResult = tuple[str, bool]  # the answer; or an Episode as JSON, and True
 _LINE: ContextVar[tuple[asyncio.AbstractEventLoop, ClientSession]] = ContextVar("episode's line to the relay")
 
 
@@ -86,21 +86,21 @@ def load_episode(path: str) -> EpisodeFunction:
 
 async def played(
     function: EpisodeFunction, question: Question, llm: LLMEndpoint, specs: list[dict[str, Any]]
-) -> Given | Fault:
+) -> EncodedResult | Fault:
     """What the function gives. A Fault that it raises is given too: what is raised is then no word of its own."""
     address = llm.base_url.removesuffix("/v1")
     tools = [EpisodeTool(spec, f"{address}/tools/{spec['function']['name']}") for spec in specs]
     async with _client() as client:
         _LINE.set((asyncio.get_running_loop(), client))
         try:
-            given = await function(question, llm, tools)
+            result = await function(question, llm, tools)
         except Fault as fault:
             return fault
-    if isinstance(given, Episode):
-        return given.model_dump_json(), True
-    return "" if given is None else as_text(given), False
+    if isinstance(result, Episode):
+        return result.model_dump_json(), True
+    return "" if result is None else as_text(result), False
 
 
-def result_of(given: Given) -> str | Episode:
-    text, is_whole = given
+def result_of(encoded: EncodedResult) -> str | Episode:
+    text, is_whole = encoded
     return Episode.model_validate_json(text) if is_whole else text

@@ -121,8 +121,8 @@ async def _run(
     assert process.stdin and process.stdout and process.stderr
     printed = _Kept(), _Kept()
     reading = [
-        asyncio.create_task(kept.read(stream))
-        for kept, stream in zip(printed, (process.stdout, process.stderr), strict=True)
+        asyncio.create_task(output.read(stream))
+        for output, stream in zip(printed, (process.stdout, process.stderr), strict=True)
     ]
     try:
         with contextlib.suppress(ConnectionError):

@@ -29,7 +29,7 @@ from foundation.background import LoopThread, Overdue
 from foundation.errors import UserError
 from foundation.forked import Died, Forked, Nursery, fork
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.agent.own_function import Given, result_of
+from sql_agent.agent.own_function import EncodedResult, result_of
 from sql_agent.agent.own_tools import class_of
 from sql_agent.agent.tool import EpisodeContext, Kind, Tool, ToolResult, bounded, recorded
 from sql_agent.config import AgentConfig
@@ -49,7 +49,7 @@ FAULT = TypeAdapter(tuple[str, str, str])  # text, kind and reason
 VALUES: dict[str, TypeAdapter[Any]] = {
     "call": TypeAdapter(ToolResult),
     "method": TypeAdapter(ToolResult),
-    "episode": TypeAdapter(Given | None),
+    "episode": TypeAdapter(EncodedResult | None),
     "reset": TypeAdapter(str),
     "reward": TypeAdapter(Annotated[float, Field(ge=0, le=1)]),
     "close": TypeAdapter(None),
@@ -145,19 +145,19 @@ class RemoteTools:
         request = {"do": "episode", "question": question.model_dump_json()}
         request |= {"llm": sent, "specs": specs, "timeout_s": self._agent.episode_timeout_s}
 
-        async def work() -> Given | None:
+        async def work() -> EncodedResult | None:
             async with self._process() as process:
                 return await ask_process(process, "", request)
 
         try:
-            given = await self.run(work())
+            result = await self.run(work())
         except Died as died:
             if died.reason == "timeout":
                 raise Overdue(goes_on=False) from died
             raise EpisodeFault(f"agent.episode {died}") from died
-        if given is None:
+        if result is None:
             raise Overdue(goes_on=False)
-        return result_of(given)
+        return result_of(result)
 
     async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """What `work` gives, which runs in the loop of the processes; cancelled with its caller."""

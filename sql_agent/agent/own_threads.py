@@ -66,7 +66,9 @@ class ThreadTools:
     """The sources of one agent, loaded into this process. Raises UserError."""
 
     def __init__(self, sources: list[str], agent: AgentConfig, loop: LoopThread) -> None:
-        self._agent, self._loop, worker = agent, loop, Threads(loop)
+        self._agent = agent
+        self._loop = loop
+        worker = Threads(loop)
         self._episode = load_episode(agent.episode) if agent.episode else None
         self.by_source = [load(source, worker) for source in sources]
 
@@ -74,10 +76,10 @@ class ThreadTools:
         """What agent.episode gives, in the loop of the tools. Raises Overdue, a Fault, and what the function raises."""
         assert self._episode
         work = contained(played(self._episode, question, llm, specs))
-        given = await asyncio.wrap_future(self._loop.submit(within(work, limit_s=self._agent.episode_timeout_s)))
-        if isinstance(given, Fault):
-            raise given
-        return result_of(given)
+        result = await asyncio.wrap_future(self._loop.submit(within(work, limit_s=self._agent.episode_timeout_s)))
+        if isinstance(result, Fault):
+            raise result
+        return result_of(result)
 
     def close(self) -> None:
         """Nothing is open; a call that hangs is left alone."""

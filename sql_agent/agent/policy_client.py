@@ -79,7 +79,8 @@ class EndpointClient(openai.AsyncOpenAI):
     """
 
     def __init__(self, llm: LLMEndpoint, *, timeout_s: float, streams: bool = False) -> None:
-        here, verify = is_loopback(llm.base_url), not llm.base_url.startswith("http://")
+        here = is_loopback(llm.base_url)
+        verify = not llm.base_url.startswith("http://")
         http = httpx2.AsyncClient(
             timeout=timeout_s,
             trust_env=not here,

@@ -125,7 +125,8 @@ class Relay:
         except (ValueError, RecursionError, LookupError, TypeError) as exc:
             return refusal(400, f'send {{"arguments": "JSON as the model wrote it"}}: {exc!r:.200}')
         if tool is None:
-            name, names = request.match_info["name"], ", ".join(session.tools) or "none"
+            name = request.match_info["name"]
+            names = ", ".join(session.tools) or "none"
             return refusal(404, f"there is no tool {name!r}; this episode has: {names}")
         try:
             return web.json_response({"text": await tool.invoke(session.context, arguments)})
@@ -226,8 +227,8 @@ def plain(message: dict[str, Any]) -> dict[str, Any]:
     if role == "tool":
         return {"role": role, "tool_call_id": str(message.get("tool_call_id")), "content": writable(text)}
     calls = [
-        {"id": str(call.get("id")), "name": str(made.get("name")), "arguments": writable(str(made.get("arguments")))}
+        {"id": str(call.get("id")), "name": str(body.get("name")), "arguments": writable(str(body.get("arguments")))}
         for call in message.get("tool_calls") or []
-        if isinstance(made := call.get("function"), dict)
+        if isinstance(body := call.get("function"), dict)
     ]
     return {"role": role, "content": writable(text), "tool_calls": calls}

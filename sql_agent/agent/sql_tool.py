@@ -50,7 +50,7 @@ def sql_tool(database: Database, *, description: str, max_chars: int) -> Tool:
         context.timeline.append(("tool", started, time.time()))
         turn = max(1, context.n_turns)
         context.sql_calls.append(SqlCall(sql=writable(sql[:MAX_SQL_CHARS]), result=result, turn=turn))
-        context.asked.append((QUERY, " ".join(sql.split()).rstrip("; ")))
+        context.call_keys.append((QUERY, " ".join(sql.split()).rstrip("; ")))
         return render_result(result, max_chars=max_chars)
 
     description = description.replace("{dialect}", TITLES[database.dialect])

@@ -62,7 +62,7 @@ class EpisodeContext:
     repeat_limit: int = 3
     sql_calls: list[SqlCall] = field(default_factory=list)
     tool_calls: list[ToolCall] = field(default_factory=list)
-    asked: list[tuple[str, ...]] = field(default_factory=list)
+    call_keys: list[tuple[str, ...]] = field(default_factory=list)
     n_turns: int = 0
     n_bad_tool_calls: int = 0
     llm_calls: list[LlmCall] = field(default_factory=list)
@@ -150,7 +150,7 @@ def with_real_arguments(tool: Tool, marks: Marks) -> Tool:
 
 def is_repeated_call(context: EpisodeContext) -> bool:
     """True when the last `repeat_limit` calls were the same one."""
-    last = context.asked[-context.repeat_limit :]
+    last = context.call_keys[-context.repeat_limit :]
     return len(last) == context.repeat_limit and len(set(last)) == 1
 
 
@@ -174,7 +174,7 @@ def recorded(name: str, description: str, parameters: dict[str, Any], work: Work
         call = ToolCall(name=name, arguments=written, result=text, outcome=outcome, turn=turn, elapsed_s=elapsed_s)
         context.tool_calls.append(call)
         # With its result: the next page of a list is another answer to the same words.
-        context.asked.append((name, " ".join(raw.split()), text))
+        context.call_keys.append((name, " ".join(raw.split()), text))
         return text
 
     return Tool(name, description, parameters, invoke, strict)

@@ -71,7 +71,7 @@ class EpisodeTools:
     """What one episode plays with. `told` is what its environments say beside the question."""
 
     tools: list[Tool]
-    told: list[str]
+    observations: list[str]
     environments: list[Environment]
 
     async def reward(self) -> float | None:
@@ -184,7 +184,7 @@ class Toolset:
         tools = self._tools(question.db_id if self._config.database.folder else "")
         tools += self._served
         begun: list[Environment] = []
-        told: list[str] = []
+        observations: list[str] = []
         agent = self._config.agent
         max_chars = self.max_chars(agent.tool_max_chars)
         try:
@@ -192,10 +192,10 @@ class Toolset:
                 environment = kind.begin(agent.tool_timeout_s)
                 begun.append(environment)
                 if observation := await environment.reset(question, max_chars=max_chars):
-                    told.append(observation)
+                    observations.append(observation)
             for environment in begun:
                 tools += environment.tools()
-            yield EpisodeTools(tools, told, begun)
+            yield EpisodeTools(tools, observations, begun)
         finally:
             for environment in begun:
                 await environment.close()

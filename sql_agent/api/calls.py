@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foundation.entry import JOB, MADE
+from foundation.entry import JOB, RESULT
 from foundation.errors import UserError, did_you_mean
 from sql_agent.api.background import Job, current
 from sql_agent.config import TrainConfig, known_keys
@@ -38,7 +38,7 @@ class Done:
 
     status: int
     lines: list[str]
-    made: Path | None = None
+    path: Path | None = None
 
     @property
     def last_words(self) -> str:
@@ -71,7 +71,7 @@ def keys(search: str = "") -> dict[str, str]:
 def with_keys[F: Callable[..., Any]](function: F) -> F:
     """Give a call with **overrides a signature that names each configuration key, for notebooks and help()."""
     signature = inspect.signature(function)
-    *named, rest = signature.parameters.values()
+    *named, overrides = signature.parameters.values()
     more = [
         inspect.Parameter(
             key.replace(".", "__"), inspect.Parameter.KEYWORD_ONLY, default=_default(field), annotation=field.annotation
@@ -79,7 +79,7 @@ def with_keys[F: Callable[..., Any]](function: F) -> F:
         for key, field in known_keys().items()
         if key not in signature.parameters
     ]
-    vars(function)["__signature__"] = signature.replace(parameters=[*named, *more, rest])
+    vars(function)["__signature__"] = signature.replace(parameters=[*named, *more, overrides])
     return function
 
 
@@ -96,23 +96,25 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
             yield key, value
 
 
-def run_job(function: str, *, quiet: bool, **given: Any) -> Done:
+def run_job(function: str, *, quiet: bool, **arguments: Any) -> Done:
     """Call a function, "module:function", in a process of its own; it gives an exit status and what it made.
 
     Raises UserError for wrong input, KeyboardInterrupt.
     """
     with tempfile.TemporaryDirectory(prefix="agentgrpo-job-") as name:
         folder = Path(name)
-        (folder / JOB).write_bytes(pickle.dumps((function, given)))
+        (folder / JOB).write_bytes(pickle.dumps((function, arguments)))
         done = run_process([sys.executable, "-P", "-m", "foundation.entry", name], quiet=quiet)
-        file = folder / MADE
-        return replace(done, made=Path(file.read_text(encoding="utf-8")) if file.is_file() else None)
+        file = folder / RESULT
+        return replace(done, path=Path(file.read_text(encoding="utf-8")) if file.is_file() else None)
 
 
 def run_process(command: list[str], *, quiet: bool = False) -> Done:
     """Run it, showing what it prints unless `quiet`. Raises UserError for wrong input, KeyboardInterrupt."""
     lines: deque[str] = deque(maxlen=KEPT_LINES)
-    status, interrupted, job = None, False, current.get()
+    status = None
+    interrupted = False
+    job = current.get()
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -41,8 +41,8 @@ def tool_source(tool: Any) -> str:
     is_beside = module and not module.__package__ and module.__name__ != "__main__"
     if file and is_beside and getattr(module, name, None) is tool:
         return f"{Path(file).resolve()}:{name}"
-    kept = _with_types(tool) if isinstance(tool, types.FunctionType) else tool
-    return f"{keep(kept, name=name, folder='tools', uses=tool)}:{name}"
+    typed_tool = _with_types(tool) if isinstance(tool, types.FunctionType) else tool
+    return f"{keep(typed_tool, name=name, folder='tools', uses=tool)}:{name}"
 
 
 def keep(thing: Any, *, name: str, folder: str, uses: Any) -> Path:
@@ -87,13 +87,13 @@ def _by_value(thing: Any, cloudpickle: Any) -> Iterator[None]:
 
 def _with_types(function: types.FunctionType) -> types.FunctionType:
     """A copy whose types stand in it as types: as text they would be looked for in a module that is not there."""
-    made = types.FunctionType(
+    copy = types.FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
-    made.__dict__ |= vars(function)
-    made.__doc__, made.__kwdefaults__, made.__module__ = function.__doc__, function.__kwdefaults__, function.__module__
+    copy.__dict__ |= vars(function)
+    copy.__doc__, copy.__kwdefaults__, copy.__module__ = function.__doc__, function.__kwdefaults__, function.__module__
     try:
-        made.__annotations__ = get_type_hints(function, include_extras=True)
+        copy.__annotations__ = get_type_hints(function, include_extras=True)
     except NameError as exc:
         raise UserError(f"tools: {function.__name__}: a type cannot be found ({exc})") from exc
-    return made
+    return copy

@@ -70,7 +70,7 @@ def train(
 def for_word_problems(dataset: Source, max_samples: int | None = None, *, tiny: bool = False) -> dict[str, Any]:
     """Arguments of `train` for a set of word problems: calculator, Python and their prompt, on any device, with nothing
     held out. Raises UserError."""
-    file = str(question_file(dataset, split="train", max_samples=max_samples))
+    file = str(question_file(dataset, max_samples=max_samples))
     quiet = {"trainer.validate_first": False, "trainer.validate_every": -1, "data.val_file": file}
     return {"recipe": "math_cpu" if tiny else "math_gsm8k", "trainer.device": "auto", **quiet}
 
@@ -99,7 +99,7 @@ def _model_key(model: Model) -> dict[str, Any]:
 
 def _run_of(done: Done) -> Run:
     """The run that a job made. Raises TrainingFailed."""
-    run = Run(done.made) if done.made else None
+    run = Run(done.path) if done.path else None
     if done.status or run is None:
         error = run.summary.get("error", "") if run and run.status else ""
         error = "stopped before its end" if done.status == INTERRUPTED else error
@@ -137,7 +137,7 @@ def evaluate(
     done = run_job(
         "sql_agent.commands.evaluate:run",
         quiet=quiet,
-        options={
+        flags={
             "before": _target(before),
             "after": _target(after),
             "split": _splits(splits),

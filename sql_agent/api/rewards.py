@@ -145,19 +145,19 @@ def accuracy_of(completion: str, truth: str) -> float | None:
 
     An ambiguous answer is wrong. Numbers are compared as numbers; other texts must be equal as texts or as formulas.
     """
-    wanted, given = read_truth(truth), read_answer(completion)
-    if not wanted.text:
+    expected, answer = read_truth(truth), read_answer(completion)
+    if not expected.text:
         return None
     if _plain(completion) == _plain(truth):
         return 1.0
-    if given.unclear and not wanted.unclear:
+    if answer.unclear and not expected.unclear:
         return 0.0
-    if wanted.number and given.number:
-        return float(same_number(wanted.number, given.number))
-    if not given.text or _plain(wanted.text) == _plain(given.text):
-        return float(bool(given.text))
+    if expected.number and answer.number:
+        return float(same_number(expected.number, answer.number))
+    if not answer.text or _plain(expected.text) == _plain(answer.text):
+        return float(bool(answer.text))
     try:
-        return float(mathematician.compare(wanted.text, given.text).equal)
+        return float(mathematician.compare(expected.text, answer.text).equal)
     except MathFault:  # the truth is no mathematics: then it is a text, and the texts differ
         return 0.0
 
@@ -193,8 +193,8 @@ def evaluate_rewards(
     from sql_agent.evaluation.stats import estimate
 
     function = create_reward(function) if isinstance(function, str) else function
-    given = {} if truths is None else dict.fromkeys(TRUTH_KEYS, list(truths))
-    rewards = rows_of(function(list(completions), **given | columns))
+    truth_columns = {} if truths is None else dict.fromkeys(TRUTH_KEYS, list(truths))
+    rewards = rows_of(function(list(completions), **truth_columns | columns))
     if rewards is None or len(rewards) != len(completions):
         size = "no list" if rewards is None else f"{len(rewards)} rewards"
         raise UserError(f"the function gave {size} for {len(completions)} completions; it must give a number for each")

@@ -121,7 +121,8 @@ class RLTrainingTool:
         if out.exists() and any(out.iterdir()):
             raise UserError(f"output_dir = {request.output_dir!r}: is there and not empty; name a new folder")
         dataset, n = self._dataset(request)
-        run = (self._grpo if request.algorithm == "grpo" else self._sft)(request, dataset, out)
+        train = self._grpo if request.algorithm == "grpo" else self._sft
+        run = train(request, dataset, out)
         answer = request.model_dump(include={"algorithm", "model_name", "output_dir", "num_epochs", "use_lora"})
         answer |= {"num_samples": n, "dataset": dataset, "run": str(run.folder)}
         summary = run.summary
@@ -190,7 +191,8 @@ class RLTrainingTool:
 
         name = request.model_path or request.model_name
         split = request.dataset or request.split or "test"
-        source, limit = self._source(split), request.max_samples or 100
+        source = self._source(split)
+        limit = request.max_samples or 100
         evaluation = jobs.evaluate(self._model(name), splits=[source], limit=limit, samples=1, quiet=self._quiet)
         (figures,) = evaluation.results.models.values()
         (greedy,) = [of_decoding for key, of_decoding in figures.items() if key.endswith("/greedy")]

@@ -147,17 +147,20 @@ def leakage(
     """
     if out:
         check_out(out, train, *held)
-    rows, guilty = read_rows(train), set[int]()
+    rows = read_rows(train)
+    guilty = set[int]()
     for path in held:
         for leak in find_leaks(rows, read_rows(path)):
             guilty.add(leak.train.number)
-            print(_line(leak, train=train, held=path))
+            print(_line(leak, train=train, held_out=path))
     if out:
         write_rows(out, (row for row in rows if row.number not in guilty))
     print(f"{len(guilty)} of {len(rows)} training questions leak" + (f"; the others: {out}" if out else ""))
     return int(bool(guilty) and not out)
 
 
-def _line(leak: Leak, *, train: Path, held: Path) -> str:
-    places = [f"{path}, row {row.number} ({row.question.id})" for path, row in ((held, leak.held), (train, leak.train))]
-    return f"{places[0]}: {', '.join(leak.kinds)}: {places[1]}: {leak.held.text} | {leak.train.text}"
+def _line(leak: Leak, *, train: Path, held_out: Path) -> str:
+    place, train_place = (
+        f"{path}, row {row.number} ({row.question.id})" for path, row in ((held_out, leak.held), (train, leak.train))
+    )
+    return f"{place}: {', '.join(leak.kinds)}: {train_place}: {leak.held.text} | {leak.train.text}"

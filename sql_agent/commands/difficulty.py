@@ -48,23 +48,23 @@ def difficulty(
     records = map(TrialRecord.model_validate_json, whole_lines(folder / TRIALS))
     difficulties = measure({record.key: record for record in records}.values(), threshold=threshold)
     complete = [
-        (row, found) for row in rows if (found := difficulties.get(row.question.id)) and len(found.rewards) == samples
+        (row, entry) for row in rows if (entry := difficulties.get(row.question.id)) and len(entry.rewards) == samples
     ]
-    dropped = [(row, why) for row, found in complete if (why := found.why_dropped())]
-    write_rows(out, (row for row, found in complete if not found.why_dropped()))
+    dropped = [(row, why) for row, entry in complete if (why := entry.why_dropped())]
+    write_rows(out, (row for row, entry in complete if not entry.why_dropped()))
     file = write_dropped(out, dropped)
     lines = [
         {
             "id": row.question.id,
-            "pass@1": best_of(found.passed, 1),
-            f"pass@{samples}": best_of(found.passed, samples),
-            "rewards": found.rewards,
+            "pass@1": best_of(entry.passed, 1),
+            f"pass@{samples}": best_of(entry.passed, samples),
+            "rewards": entry.rewards,
         }
-        for row, found in complete
+        for row, entry in complete
     ]
     write_lines(out.with_name(f"{out.stem}.pass.jsonl"), lines)
     print(f"kept {len(complete) - len(dropped)} of {len(rows)}: {out}\ndropped {len(dropped)}: {file}")
-    for n_passed, n in sorted(Counter(sum(found.passed) for _, found in complete).items()):
+    for n_passed, n in sorted(Counter(sum(entry.passed) for _, entry in complete).items()):
         print(f"  {n_passed} of {samples} passed: {n} questions")
     if len(complete) < len(rows):
         typer.echo(

@@ -54,7 +54,7 @@ def play_all(evaluation: Evaluation, folder: Path, done: dict[TrialKey, TrialRec
             if mine := [trial for trial in todo if trial.model == name]:
                 with EpisodeRunner(target.config) as runner, running(target, tell=meter.describe) as server:
                     meter.describe(f"{name} ({label(target)})")
-                    llm = replace(server.llm, logprobs=bool(evaluation.asked.get("vote")))
+                    llm = replace(server.llm, logprobs=bool(evaluation.flags.get("vote")))
                     setting = Setting(llm, runner, evaluation.scoring)
                     try:
                         asyncio.run(play(mine, setting, concurrency=concurrency, on_done=on_done))
@@ -74,13 +74,13 @@ def write_inspect_logs(evaluation: Evaluation, folder: Path, results: EvalReport
     notes.print(f"{len(files)} logs: inspect view --log-dir {folder / eval_folder.INSPECT}", markup=False)
 
 
-def begin(options: dict[str, Any], folder: Path, *, resumed: bool) -> tuple[Evaluation, dict[TrialKey, TrialRecord]]:
+def begin(flags: dict[str, Any], folder: Path, *, resumed: bool) -> tuple[Evaluation, dict[TrialKey, TrialRecord]]:
     """Prepare a new or a resumed evaluation, and the trials that it has already. Raises UserError."""
     if not resumed:
-        if options["after"] and options["before"] == options["after"]:
+        if flags["after"] and flags["before"] == flags["after"]:
             notes.print("note: --before and --after are the same model: their difference shows the noise of sampling")
-        evaluation = prepare(options)
-        eval_folder.start(folder, {"asked": evaluation.asked, "facts": evaluation.facts})
+        evaluation = prepare(flags)
+        eval_folder.start(folder, {"asked": evaluation.flags, "facts": evaluation.facts})
         return evaluation, {}
     plan = eval_folder.read_plan(folder)
     evaluation = prepare(plan["asked"])
@@ -100,14 +100,12 @@ def check_flags(context: typer.Context, *, resume: Path | None, inspect_log: boo
         raise UserError(f"--resume {resume}: everything stands in its {eval_folder.PLAN}; leave out {flags}")
 
 
-def run(
-    options: dict[str, Any], folder: Path, *, resumed: bool, concurrency: int, inspect_log: bool
-) -> tuple[int, Path]:
+def run(flags: dict[str, Any], folder: Path, *, resumed: bool, concurrency: int, inspect_log: bool) -> tuple[int, Path]:
     """Play, write and print; returns the exit status and the folder. What ends it early leaves partial results."""
     logging.getLogger("openai.agents").setLevel(logging.CRITICAL)
     began_s = time.monotonic()
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    evaluation, done = begin(options, folder, resumed=resumed)
+    evaluation, done = begin(flags, folder, resumed=resumed)
     status, problem = 0, ""
     with closing(evaluation.scoring) as scoring:
         for name, questions in evaluation.splits.items():
@@ -167,7 +165,7 @@ def evaluate(
     1: not all trials were scored, or a server failed.
     """
     logging.basicConfig(level=logging.WARNING)
-    options = {
+    flags = {
         "before": before,
         "after": after,
         "split": split or [],
@@ -177,14 +175,13 @@ def evaluate(
         "recipe": recipe,
         "set": set_ or [],
     }
-    if vote and (vote == 1 or options["samples"] < vote):
+    if vote and (vote == 1 or flags["samples"] < vote):
         raise UserError(
-            f"--vote {vote} with --samples {options['samples']}: 2 or more samples vote, and as many are drawn; "
-            "raise one"
+            f"--vote {vote} with --samples {flags['samples']}: 2 or more samples vote, and as many are drawn; raise one"
         )
     folder = (resume or out or EVALUATIONS / datetime.now().strftime("%Y%m%d-%H%M%S")).expanduser().absolute()
     check_flags(context, resume=resume, inspect_log=inspect_log)
     wants_log = HAS_INSPECT if inspect_log is None else inspect_log
-    status, _ = run(options, folder, resumed=resume is not None, concurrency=concurrency, inspect_log=wants_log)
+    status, _ = run(flags, folder, resumed=resume is not None, concurrency=concurrency, inspect_log=wants_log)
     Console(highlight=False).print(f"evaluation: {folder}", soft_wrap=True, markup=False)
     return status

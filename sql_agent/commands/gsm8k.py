@@ -81,7 +81,7 @@ def _questions(flags: Flags, recipe: str) -> Path:
         raise UserError(f"--max-samples {flags.max_samples}: must be at least 1; leave it out for all questions")
     recipe_file = load_recipe(recipe).get("data", {}).get("train_file", "")
     name = flags.data or (recipe_file if Path(recipe_file).is_file() else DATASET)
-    return question_file(name, split="train", max_samples=flags.max_samples)
+    return question_file(name, max_samples=flags.max_samples)
 
 
 def _step(flags: Flags, recipe: str, *, n: int) -> dict[str, int]:
@@ -160,5 +160,6 @@ def chat_gsm8k(
     \b
     python test_interactive.py --model_path outputs/Qwen2.5-0.5B/rl/epoch_1
     """
-    recipe, sets = recipe or recipe_of(Path(model)), ["trainer.device=auto"]
+    recipe = recipe or recipe_of(Path(model))
+    sets = ["trainer.device=auto"]
     talk_with(ChatFlags(model=model, max_tokens=max_tokens, temperature=temperature, recipe=recipe, set_=sets))

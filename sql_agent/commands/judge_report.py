@@ -67,8 +67,8 @@ async def score_items(
 def as_episode(item: JudgedItem, scorer: str) -> Episode:
     """The item as an episode that ends with its answer, after a query that ran: what is measured is the answer."""
     evidence = [Evidence(source_table="", row_id="", field="", quote=quote) for quote in item.evidence]
-    asked = Question(id=item.id, question=item.question, answer=item.reference, scorer=scorer, evidence=evidence)
-    return Episode(question=asked, final_answer=item.answer, sql_calls=[QUERY])
+    question = Question(id=item.id, question=item.question, answer=item.reference, scorer=scorer, evidence=evidence)
+    return Episode(question=question, final_answer=item.answer, sql_calls=[QUERY])
 
 
 def measure(

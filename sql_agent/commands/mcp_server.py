@@ -47,8 +47,8 @@ def server_of(tool: Tool) -> Server[Any]:
 async def serve(tool: Tool) -> None:
     """Answer until stdin is closed."""
     server = server_of(tool)
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+    async with stdio_server() as (read_stream, write_stream):
+        await server.run(read_stream, write_stream, server.create_initialization_options())
 
 
 def mcp(

@@ -54,7 +54,7 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def settle(database: str, *, model: str, phrase: bool = False, **asked: Any) -> Settled:
+def settle(database: str, *, model: str, phrase: bool = False, **options: Any) -> Settled:
     """What is asked for; `asked` are the other fields of Settled. Raises UserError where there is no such file."""
     size, changed_ns = 0, 0
     if "://" not in database or config_of(database).dialect == "duckdb":
@@ -67,7 +67,7 @@ def settle(database: str, *, model: str, phrase: bool = False, **asked: Any) -> 
     model = model or (GPU_MODEL if gpu_count() else "")
     if phrase and not model:
         raise UserError("--phrase: the tiny policy reads nothing but the wordings it is shown; name a --model too")
-    return Settled(database=database, size=size, changed_ns=changed_ns, model=model, phrase=phrase, **asked)
+    return Settled(database=database, size=size, changed_ns=changed_ns, model=model, phrase=phrase, **options)
 
 
 def command_of(settled: Settled, folder: Path) -> list[str]:
@@ -120,7 +120,8 @@ def train(folder: Path, state: State) -> Path:
     """Train, or go on from the newest checkpoint; the run folder."""
     runs = folder / RUNS
     keys = [f"trainer.runs_dir={runs}", f"trainer.seed={state.settled.seed}"]
-    keys += [f"trainer.max_steps={steps}"] if (steps := state.amounts["steps"]) else []
+    if steps := state.amounts["steps"]:
+        keys.append(f"trainer.max_steps={steps}")
     flags = ["--recipe", str(folder), *(word for key in keys for word in ("--set", key))]
     flags += [] if gpu_count() else ["--backend", "local"]
     done = sorted(runs.glob(f"*/{run_folder.CHECKPOINTS}/global_step_*"), key=lambda path: path.stat().st_mtime)
@@ -131,7 +132,7 @@ def train(folder: Path, state: State) -> Path:
 def measure(folder: Path, state: State) -> None:
     """Both models on what was held out, and the trained one as a model folder; the run's summary gets the figures."""
     summary = read_object(Path(state.run) / run_folder.SUMMARY)
-    files = [file for name in HELD_OUT if (file := folder / f"{name}.jsonl").stat().st_size]
+    files = [file for file in (folder / f"{name}.jsonl" for name in HELD_OUT) if file.stat().st_size]
     plan = ["--limit", str(state.amounts["test_questions"]), "--samples", str(state.amounts["samples"])]
     plan += ["--recipe", str(folder), *(word for file in files for word in ("--split", str(file)))]
     demo.conclude(Path(state.run), before=summary["model"]["path"], plan=plan)

@@ -68,7 +68,9 @@ def _serve(folder: Path, host: str, port: int) -> None:
     from sql_agent.run_report.live import LiveView
 
     token = checked_token(os.environ.get(TOKEN_NAME, ""), host=host, variable=TOKEN_NAME)
-    view, listener, traffic = LiveView(folder), bind(host, port), Traffic()
+    view = LiveView(folder)
+    listener = bind(host, port)
+    traffic = Traffic()
     listener.listen()
     address, need = http_address(host, port), "needed" if token else "not needed"
     print(f"live report of {folder} at {address}/, token {need}; Ctrl-C ends it", flush=True)

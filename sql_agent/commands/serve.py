@@ -78,9 +78,8 @@ def serve(
         raise UserError(f"{', '.join(foreign)}: only for a served agent; add --as-agent, or leave it out")
     base = load_recipe(recipe) if recipe else settings_for([model])
     flags = {} if vote is None else {"serve": {"vote": vote}}
-    config = build_config(
-        base, command_tree(SERVE_AGENT if as_agent else SERVE, set_ or [], recipe=recipe, flags=flags)
-    )
+    command = SERVE_AGENT if as_agent else SERVE
+    config = build_config(base, command_tree(command, set_ or [], recipe=recipe, flags=flags))
     looked_at = look_at(model, config, option="--model")
     if not as_agent:
         return _serve_model(looked_at, model, port)
@@ -139,8 +138,8 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
             listener.listen()  # whoever reads the next line and calls is kept waiting, and not refused
             need = "needed" if token else "not needed"
             print(f"serving the agent {llm.model} at {address}/v1, token {need}", flush=True)
-            drain_s, is_over = math.ceil(limits.time_s), lambda: bool(model.why_it_died())
-            run(app, traffic, listener, drain_s=drain_s, is_over=is_over, websockets=page)
+            drain_s = math.ceil(limits.time_s)
+            run(app, traffic, listener, drain_s=drain_s, is_over=lambda: bool(model.why_it_died()), websockets=page)
             if why := model.why_it_died():
                 raise LLMFault(why)
             raise KeyboardInterrupt  # a signal came

@@ -139,7 +139,8 @@ def anchored(tree: dict[str, Any], folder: Path, *, at_hand: bool = False) -> di
     def line(value: Any) -> Any:
         with suppress(ValueError, TypeError, AttributeError):
             words = shlex.split(value)
-            return value if (there := absolute(words)) == words else shlex.join(there)
+            anchored_words = absolute(words)
+            return value if anchored_words == words else shlex.join(anchored_words)
         return value
 
     def visit(node: Any, prefix: str) -> Any:

@@ -41,10 +41,10 @@ class CurriculumConfig(Node):
 
     @model_validator(mode="after")
     def _something_reads_it(self) -> CurriculumConfig:
-        given = self.model_dump(exclude_defaults=True)
-        if given and not self.on:
+        keys = self.model_dump(exclude_defaults=True)
+        if keys and not self.on:
             raise ValueError(
-                f"data.curriculum.{next(iter(given))} has nothing to do: set data.curriculum.on = true, or leave it out"
+                f"data.curriculum.{next(iter(keys))} has nothing to do: set data.curriculum.on = true, or leave it out"
             )
         return self
 

@@ -39,16 +39,16 @@ class DatabaseConfig(Node):
         if not isinstance(tree, dict):
             return tree
         fields = cls.model_fields
-        given = {key for key in fields.keys() & tree.keys() if tree[key] not in ("", [], fields[key].default)}
+        named = {key for key in fields.keys() & tree.keys() if tree[key] not in ("", [], fields[key].default)}
         for other, place in (("folder", "url"), ("path", "url"), ("path", "folder"), ("tables", "folder")):
-            if {other, place} <= given:
+            if {other, place} <= named:
                 raise ValueError(
                     f"database.{other} = {tree[other]!r} stands beside database.{place}, which says already what is "
                     "read: leave one of the two out"
                 )
-        if "folder" in given:
+        if "folder" in named:
             return {**tree, "tables": []}
-        return {"tables": [], **tree} if "url" in given else tree
+        return {"tables": [], **tree} if "url" in named else tree
 
     @field_validator("url")
     @classmethod

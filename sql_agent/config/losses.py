@@ -34,7 +34,7 @@ def is_own(loss: str) -> bool:
     return ":" in loss
 
 
-def with_preset(given: dict[str, Any]) -> dict[str, Any]:
+def with_preset(section: dict[str, Any]) -> dict[str, Any]:
     """The section's keys, those of the loss's preset under the given ones."""
-    loss = given.get("loss")
-    return {**(PRESETS.get(loss, {}) if isinstance(loss, str) else {}), **given}
+    loss = section.get("loss")
+    return {**(PRESETS.get(loss, {}) if isinstance(loss, str) else {}), **section}

@@ -78,8 +78,8 @@ class OptimConfig(Node):
 
     @model_validator(mode="before")
     @classmethod
-    def _preset(cls, given: Any) -> Any:
-        return with_preset(given) if isinstance(given, dict) else given
+    def _preset(cls, section: Any) -> Any:
+        return with_preset(section) if isinstance(section, dict) else section
 
     @model_validator(mode="after")
     def _loss_is_known(self) -> OptimConfig:

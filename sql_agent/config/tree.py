@@ -55,11 +55,6 @@ NEEDS = (
 )
 
 
-def _text(value: Any) -> str:
-    """A value as NEEDS has it."""
-    return "empty" if value == "" else str(value).lower()
-
-
 class AgentTree(Node):
     """What plays and grades: the sections that an agent has of its own, how models are asked, and further agents.
 
@@ -154,7 +149,9 @@ class TrainConfig(AgentTree):
             section, _, name = key.partition(".")
             value, default = self._value(key), getattr(TrainConfig.model_fields[section].default, name)
             is_read = value != default and other.partition(".")[0] in ours
-            if is_read and _text(self._value(other)) not in values.split(" or "):
+            other_value = self._value(other)
+            other_text = "empty" if other_value == "" else str(other_value).lower()  # as NEEDS has it
+            if is_read and other_text not in values.split(" or "):
                 raise ValueError(f"{key} = {value} needs {other} = {values}: {why}. Set that, or leave {key} out")
         return self
 
@@ -212,7 +209,8 @@ class TrainConfig(AgentTree):
     @model_validator(mode="after")
     def _batches_divide(self) -> TrainConfig:
         """verl asserts these in a worker, minutes later."""
-        optim, rows = self.optim, self.optim.mini_batch_questions * self.rollout.group_size
+        optim = self.optim
+        rows = self.optim.mini_batch_questions * self.rollout.group_size
         if optim.mini_batch_questions > optim.questions_per_step:
             raise ValueError(
                 f"optim.mini_batch_questions = {optim.mini_batch_questions} must not exceed optim.questions_per_step = "

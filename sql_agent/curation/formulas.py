@@ -28,16 +28,16 @@ Edge = tuple[str, bool]  # a clause's letters, and whether it stands before the 
 
 def without_formulas(texts: Sequence[str]) -> list[str]:
     """The texts without the formulas at their edges."""
-    asked = {_letters(text): text for text in texts}
+    by_letters = {_letters(text): text for text in texts}
     beside: dict[Edge, set[str]] = {}
     for text in texts:
         for clause, rest, is_before in _edges(text):
-            if (bare := _letters(LINK.sub("", rest, count=1))) in asked and _says(clause):
+            if (bare := _letters(LINK.sub("", rest, count=1))) in by_letters and _says(clause):
                 beside.setdefault((_letters(clause), is_before), set()).add(bare)
     formulas = {
         edge
         for edge, bare in beside.items()
-        if edge[0] not in asked and _are_unlike(asked[letters] for letters in sorted(bare))
+        if edge[0] not in by_letters and _are_unlike(by_letters[letters] for letters in sorted(bare))
     }
     return [_without(text, formulas) for text in texts]
 

@@ -34,9 +34,7 @@ LOOKALIKES = Path(__file__).parent / "lookalikes.txt"
 # A character that turns the sense of the word behind it: with it and without are two questions.
 TURNS = frozenset("不没无勿未非副反禁高低前后内外左右上下男女大小急慢多少新老早晚")
 # A word that links others is never another one in its place.
-LINKING = STOP | frozenset(
-    ["from", "into", "onto", "between", "under", "over", "near", "per", "upon", "since", "until"]
-)
+LINKING = STOP | {"from", "into", "onto", "between", "under", "over", "near", "per", "upon", "since", "until"}
 LIGHT_BEFORE = frozenset(["get", "be", "become", "more", "most", "have"])
 LIGHT_AFTER = frozenset(["over", "up", "out", "off", "down", "in", "on", "for", "to", "at"])
 LIGHT_BEFORE_ZH, LIGHT_AFTER_ZH = "被很较", "掉完到过好出起来住上要成给"
@@ -157,19 +155,19 @@ def _same_but_light(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
     longer, shorter = sorted((mine, theirs), key=len, reverse=True)
     if not any(token.isascii() for token in (*mine, *theirs)):
         return any(
-            same_meaning("".join(rest), "".join(other))
+            same_meaning("".join(kept_word), "".join(other))
             for tokens, other in ((mine, theirs), (theirs, mine))
-            for rest in _less_light(tokens)
+            for kept_word in _less_light(tokens)
         )
     if not len(longer) == 2 > len(shorter) or not "".join(longer).isascii():
         return False
     if longer[0] in LIGHT_BEFORE:
-        rest = longer[1]
+        kept_word = longer[1]
     elif longer[1] in LIGHT_AFTER:
-        rest = longer[0]
+        kept_word = longer[0]
     else:
         return False
-    return rest != shorter[0] and _same((rest,), shorter)
+    return kept_word != shorter[0] and _same((kept_word,), shorter)
 
 
 def _less_light(tokens: Tokens) -> list[Tokens]:
@@ -221,8 +219,8 @@ def _is_contracted(short: str, word: str) -> bool:
 
 
 def _is_within(short: str, long: str) -> bool:
-    rest = iter(long)
-    return all(char in rest for char in short)
+    letters = iter(long)
+    return all(char in letters for char in short)
 
 
 def is_acronym(short: Tokens, words: Tokens) -> bool:
@@ -296,12 +294,12 @@ def _is_slip_zh(gap: Gap, new: Tokens, old: Tokens, *, seen: Seen) -> bool:
             return False
         long = any(len(word) > 2 and is_chinese_word(word) for window in windows for word in window)
         rare = few < max(KNOWN, RARE * many) and (is_rare(char) or is_rare(other))
-        if broken and long and not TURNS & {char, other} or rare or sounds(char) & sounds(other):
+        if (broken and long and not TURNS & {char, other}) or rare or sounds(char) & sounds(other):
             return True
         return look_alike(char, other) and (broken or less_likely(gap, new, old) >= UNLIKELY)
     tokens, at = (new, start) if start < end else (old, other_start)
     twin = tokens[at] in (*tokens[max(0, at - 1) : at], *tokens[at + 1 : at + 2])
-    return twin or (broken or few < max(KNOWN_PIECE, RARE * many)) and tokens[at] not in TURNS
+    return twin or ((broken or few < max(KNOWN_PIECE, RARE * many)) and tokens[at] not in TURNS)
 
 
 @functools.cache
@@ -357,4 +355,4 @@ def _is_shortened(short: str, word: str) -> bool:
         short, word = short[:-1], word[:-1]
     if len(word) < 4 or len(short) < 2 or short[0] != word[0] or len(short) > len(word) - 2:
         return False
-    return word.startswith(short) or not set("aeiou") & set(short[1:]) and _is_within(short, word)
+    return word.startswith(short) or (not set("aeiou") & set(short[1:]) and _is_within(short, word))

@@ -126,7 +126,10 @@ def _json(path: Path, text: str) -> Iterator[tuple[int, Any]]:
 
 def _values(text: str) -> Iterator[tuple[int, Any]]:
     """Each JSON value of a text, one a line or one behind the other, with its line, or what is wrong with the line."""
-    decode, at, number, failed_at = json.JSONDecoder().raw_decode, 0, 1, 0
+    decode = json.JSONDecoder().raw_decode
+    at = 0
+    number = 1
+    failed_at = 0
     while (start := _behind_blanks(text, at)) < len(text):
         number += text.count("\n", at, start)
         at = (text.find("\n", start) + 1 or len(text) + 1) - 1
@@ -146,7 +149,7 @@ def _sessions(value: Any, *, by_role: bool = False) -> list[Any]:
     """What holds messages in a value: itself, or entries of its lists (pages of an API, spans of a trace)."""
     if not isinstance(value, dict):
         return [value] if isinstance(value, list) and (not by_role or _has_user(value)) else []
-    if _find_messages(value) or not by_role and (_question_of_row(value) or _role(value)):
+    if _find_messages(value) or (not by_role and (_question_of_row(value) or _role(value))):
         return [value]
     lists = [(key, inner) for place in _places(value) for key, inner in _searched(place) if isinstance(inner, list)]
     # What a row of any other list asks may be asked of a tool.
@@ -249,7 +252,8 @@ def _find_messages(session: dict[str, Any]) -> tuple[dict[str, Any], str, Any] |
 
 def _branch(nodes: dict[str, Any], current: Any) -> list[Any]:
     """Messages that stand by their ids: those that lead to the current one, where it is told, or all, by their time."""
-    left, path = dict(nodes), list[Any]()
+    left = dict(nodes)
+    path = list[Any]()
     while isinstance(current, str) and current in left:
         path.append(left.pop(current))
         current = path[-1].get("parent") or path[-1].get("parentId")
@@ -274,7 +278,7 @@ def _is_user(message: dict[str, Any]) -> bool:
 
 
 def _has_user(messages: list[Any]) -> bool:
-    return any(isinstance(m, dict) and _is_user(m) or isinstance(m, list) and _has_user(m) for m in messages)
+    return any((isinstance(m, dict) and _is_user(m)) or (isinstance(m, list) and _has_user(m)) for m in messages)
 
 
 def _names_people(session: dict[str, Any]) -> bool:
@@ -303,7 +307,8 @@ def _listed(messages: list[Any]) -> list[str]:
     if messages and all(isinstance(message, str) for message in messages):  # UltraChat: by turns, the user first
         return messages[::2]
     texts: list[str] = []
-    todo, has_user = messages[::-1], _has_user(messages)
+    todo = messages[::-1]
+    has_user = _has_user(messages)
     while todo:
         message = todo.pop()
         if isinstance(message, list) and message and all(isinstance(part, str | None) for part in message[:2]):
@@ -383,7 +388,7 @@ def _is_transcript(text: str) -> bool:
 def _turns(text: str) -> list[re.Match[str]]:
     """Where somebody begins to speak; a user by the word that the first is called, as others stand in their texts."""
     marks = list(MARKED.finditer(text))
-    asks = next((who for mark in marks if (who := _who(mark)) in ASKERS), "")
+    asks = next((who for who in map(_who, marks) if who in ASKERS), "")
     return [mark for mark in marks if _who(mark) == asks or _who(mark) not in ASKERS]
 
 

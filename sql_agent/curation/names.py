@@ -42,11 +42,9 @@ def _lists(*locales: str) -> tuple[frozenset[str], frozenset[str]]:
     for locale in locales:
         provider = importlib.import_module(f"faker.providers.person.{locale}").Provider
         for kind, names in (("first_", given), ("last_", family)):
-            for attribute in dir(provider):
-                values = getattr(provider, attribute)
-                if re.match(f"(?:male_|unisex_)?{kind}(?:romanized_)?name", attribute) and isinstance(
-                    values, Collection
-                ):
+            for member in dir(provider):
+                values = getattr(provider, member)
+                if re.match(f"(?:male_|unisex_)?{kind}(?:romanized_)?name", member) and isinstance(values, Collection):
                     names.update(name for name in values if isinstance(name, str))
     return frozenset(given), frozenset(family)
 
@@ -102,7 +100,8 @@ def _stands_alone(text: str, name: re.Match[str]) -> bool:
         if is_chinese_word(text[at : at + n])
     )
     return all(
-        word in (name.span(1), name.span(2)) or word == name.span(3) and name[3] in _lists("zh_CN")[0] for word in words
+        word in (name.span(1), name.span(2)) or (word == name.span(3) and name[3] in _lists("zh_CN")[0])
+        for word in words
     )
 
 
@@ -123,7 +122,7 @@ def names_someone(text: str) -> bool:
 
 def _pair(given: str, family: str) -> bool:
     """Whether the two are names of one country; or of two, or one a name and the other in no dictionary."""
-    if given[:1].islower() or family.split()[-1][:1].islower() or family[-1:].isupper() and len(family) < 3:
+    if given[:1].islower() or family.split()[-1][:1].islower() or (family[-1:].isupper() and len(family) < 3):
         return False
     lists = [(given in given_names, family in family_names) for given_names, family_names in _countries()]
     words = [is_english_word(given.lower()), is_english_word(family.lower())]
@@ -132,4 +131,4 @@ def _pair(given: str, family: str) -> bool:
     if any(map(all, lists)):
         return True
     listed = list(map(any, zip(*lists, strict=True)))
-    return not any(words) and (all(listed) or any(listed) and min(map(len, (given, family))) > 2)
+    return not any(words) and (all(listed) or (any(listed) and min(map(len, (given, family))) > 2))

@@ -129,7 +129,8 @@ async def choose(rows: Sequence[Row], keeper: LLMKeeper, choice: Choice) -> None
 
     `choice` is filled in as answers come.
     """
-    todo, in_vain = iter(enumerate(rows)), 0
+    todo = iter(enumerate(rows))
+    in_vain = 0
 
     async def work(*, most_in_vain: int, n_answers: float = math.inf) -> None:
         nonlocal in_vain

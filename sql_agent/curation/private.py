@@ -116,6 +116,6 @@ def _rings(text: str, match: phonenumbers.PhoneNumberMatch) -> bool:
         return False
     if re.fullmatch(r"\d(?: \d)+|\d{1,3}(?:\.\d{1,3}){3}", raw):  # counting, and addresses of computers
         return False
-    written = raw[0] in "+(" or len(digits) >= 9 and (raw[0] == "0" or re.search(r"\d[ .()-]+\d", raw) is not None)
+    written = raw[0] in "+(" or (len(digits) >= 9 and (raw[0] == "0" or re.search(r"\d[ .()-]+\d", raw) is not None))
     mobile = re.fullmatch(r"1[3-9]\d{9}", digits) is not None
     return bool(written or mobile or CALLED.search(before))

@@ -25,15 +25,11 @@ def query_form(sql: str) -> str:
     with suppress(SqlglotError, RecursionError, ArithmeticError):  # 1e999999999 * 10
         if len(sqlglot.tokenize(sql, read="sqlite")) <= MOST_TOKENS:
             tree = sqlglot.parse_one(sql, read="sqlite")
-            _lower(tree)
+            for name in tree.find_all(exp.Identifier):
+                name.replace(exp.to_identifier(name.name.lower(), quoted=False))
             _drop_own_names(tree)
             return _in_one_order(tree).sql(dialect="sqlite", comments=False)
     return " ".join(sql.split()).rstrip("; ")
-
-
-def _lower(tree: exp.Expr) -> None:
-    for name in tree.find_all(exp.Identifier):
-        name.replace(exp.to_identifier(name.name.lower(), quoted=False))
 
 
 def _drop_own_names(tree: exp.Expr) -> None:

@@ -130,9 +130,10 @@ def _talk(path: Path, row: Conversation, feedback: Feedback | None) -> Talk:
 
 def curate(talks: list[Talk], limits: Limits) -> Curated:
     """The rows of the usable conversations."""
-    curated, usable = Curated(), list[Talk]()
+    curated = Curated()
+    usable = list[Talk]()
     for talk in talks:
-        if why := next((why for message in talk.row.said if (why := private(message.content))), ""):
+        if why := next(filter(None, (private(message.content) for message in talk.row.said)), ""):
             curated.dropped.append({"id": talk.row.id, "why": f"holds {why}"})
         else:
             usable.append(talk)
@@ -150,7 +151,8 @@ def _questions(talks: list[Talk], limits: Limits, curated: Curated) -> None:
     """Each question that stands alone, once: where it was asked several times, with a reference if there is one."""
     first_names: dict[tuple[Any, ...], str] = {}
     for talk in sorted(talks, key=lambda talk: not talk.reference):
-        name, first = talk.row.id, len(talk.row.said) == 1
+        name = talk.row.id
+        first = len(talk.row.said) == 1
         why = why_unusable(Turn(name, 1 if first else 2, talk.question), limits, first=first)
         key = (talk.row.db_id, *wording(talk.question).words)
         if not why and key in first_names:

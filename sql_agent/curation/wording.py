@@ -63,11 +63,12 @@ CONTRACTED = (
 def _sections(file: Path) -> dict[str, list[str]]:
     """The sections of a file of words."""
     sections: dict[str, list[str]] = {}
+    lines: list[str] = []  # those before the first heading are comments
     for line in file.read_text(encoding="utf-8").splitlines():
         if heading := re.fullmatch(r"\[([a-z-]+)\]", line):
-            sections[heading[1]] = []
-        elif sections:
-            sections[[*sections][-1]].append(line)
+            lines = sections[heading[1]] = []
+        else:
+            lines.append(line)
     return sections
 
 
@@ -144,7 +145,8 @@ def wording(text: str) -> Wording:
         spoken = pattern.sub(plain, spoken)
     written = () if spoken.isascii() else tuple(TOKEN.findall(re.sub(POLITE_ZH, " ", _without_courtesy(spoken))))
     spoken = _without_courtesy(in_digits(spoken))
-    plain = tuple(token for part in _parts(POLITE.sub(" ", spoken)) for token in part)
+    parts = _frame_zh().split(POLITE.sub(" ", spoken))  # what stands between Chinese words that only ask
+    plain = tuple(_base(token) for part in parts if part for token in TOKEN.findall(part))
     tokens, names = _named(plain)
     priced = "price" if "much" in tokens else ""  # how much a thing is and what it costs
     words = tuple(DENIED if token in DENIALS else token for token in tokens if token not in ("1", priced))
@@ -155,8 +157,8 @@ def wording(text: str) -> Wording:
 def _without_courtesy(text: str) -> str:
     """The text without the clauses that hold nothing but words of courtesy, where another stays."""
     clauses = CLAUSE.findall(text)
-    rest = "".join(clause for clause in clauses if not _is_courteous(clause))
-    return rest if TOKEN.search(rest) else text
+    remaining = "".join(clause for clause in clauses if not _is_courteous(clause))
+    return remaining if TOKEN.search(remaining) else text
 
 
 def _is_courteous(clause: str) -> bool:
@@ -164,11 +166,6 @@ def _is_courteous(clause: str) -> bool:
     if not words or not all(word in COURTEOUS if word.isascii() else COURTEOUS_ZH.fullmatch(word) for word in words):
         return False
     return any(not word.isascii() or word in MARKS for word in words)
-
-
-def _parts(text: str) -> list[list[str]]:
-    """The tokens of what stands between Chinese words that only ask."""
-    return [[_base(token) for token in TOKEN.findall(part)] for part in _frame_zh().split(text) if part]
 
 
 @functools.cache
@@ -206,9 +203,9 @@ def _contrasts() -> dict[tuple[str, ...], dict[int, int]]:
     """The lines of contrasts.txt that each phrase stands in, with its place there."""
     lines: dict[tuple[str, ...], dict[int, int]] = {}
     for n, line in enumerate(CONTRASTS.read_text(encoding="utf-8").splitlines()):
-        terms = [] if line.startswith("#") else line.split(", ")
-        for at, phrase in ((at, phrase) for at, term in enumerate(terms) for phrase in term.split("/")):
-            lines.setdefault(_tokens(phrase), {})[n] = at
+        for at, term in enumerate([] if line.startswith("#") else line.split(", ")):
+            for phrase in term.split("/"):
+                lines.setdefault(_tokens(phrase), {})[n] = at
     return lines
 
 

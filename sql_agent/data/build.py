@@ -84,17 +84,18 @@ def import_public(words: list[str], out: Path | None, **shares: Any) -> None:
             f"data {' '.join(words)}: expected `agentgrpo data import {'|'.join(LAYOUTS)} FOLDER --out DIR`, FOLDER as "
             "it was published"
         )
-    read = read_public(words[1], Path(words[2]).expanduser(), **shares)
-    files = write_public(read, out)
+    dataset = read_public(words[1], Path(words[2]).expanduser(), **shares)
+    files = write_public(dataset, out)
     for split in SPLITS:
-        databases = {question.db_id for question in read.splits[split]}
-        console.print(f"{split}: {len(read.splits[split])} questions about {len(databases)} databases")
-    lines = [f"left out: {text}" for text in read.left_out[:SHOWN_ROWS]]
-    lines += [f"and {n} more"] if (n := len(read.left_out) - SHOWN_ROWS) > 0 else []
-    train, test = read.folders["train"], read.folders["test"]
+        databases = {question.db_id for question in dataset.splits[split]}
+        console.print(f"{split}: {len(dataset.splits[split])} questions about {len(databases)} databases")
+    lines = [f"left out: {text}" for text in dataset.left_out[:SHOWN_ROWS]]
+    if len(dataset.left_out) > SHOWN_ROWS:
+        lines.append(f"and {len(dataset.left_out) - SHOWN_ROWS} more")
+    train, test = dataset.folders["train"], dataset.folders["test"]
     folder = f" --set database.folder={test}" if test != train else ""
     lines += [
-        *(f"warning: {text}" for text in read.warnings),
+        *(f"warning: {text}" for text in dataset.warnings),
         *map(str, files),
         f"train:    agentgrpo train --recipe {files[-1]} --model MODEL",
         f"evaluate: agentgrpo evaluate --recipe {files[-1]} --model MODEL --split {files[2]} --limit 0{folder}",
@@ -127,7 +128,8 @@ def show(imported: Imported, files: list[Path]) -> None:
 
 
 def _show_rows(title: str, rows: list[BadRow]) -> None:
-    shown, more = rows[:SHOWN_ROWS], ", ".join(str(row.row) for row in rows[SHOWN_ROWS:])
+    shown = rows[:SHOWN_ROWS]
+    more = ", ".join(str(row.row) for row in rows[SHOWN_ROWS:])
     if rows:
         console.print(f"{title}: {len(rows)}", style="yellow")
     for row in shown:

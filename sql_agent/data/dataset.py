@@ -230,7 +230,8 @@ def _column_problem(names: Iterable[str]) -> str:
     """
     have = {SYNONYMS.get(name, name) for name in names}
     unknown = sorted(have - set(COLUMNS))
-    for name in (name for name in COLUMNS if name not in SYNONYMS and name not in have):
+    missing = [name for name in COLUMNS if name not in SYNONYMS and name not in have]
+    for name in missing:
         slips = [column for column in unknown if name == "question" or not re.match(rf"{name}[_\-. ]", column)]
         near = process.extractOne(name, slips, scorer=fuzz.ratio, score_cutoff=75)
         if near:
@@ -271,8 +272,8 @@ def _parse_row(number: int, row: Any) -> Question | BadRow:
     except ValidationError as exc:
         errors = exc.errors(include_url=False)[:3]
         places = (".".join(map(str, error["loc"])) for error in errors)
-        told = (f"{at} is {_brief(e['input'])}: {e['msg']}" for at, e in zip(places, errors, strict=True))
-        return BadRow(number, "; ".join(told))
+        problems = (f"{at} is {_brief(e['input'])}: {e['msg']}" for at, e in zip(places, errors, strict=True))
+        return BadRow(number, "; ".join(problems))
     except (ValueError, RecursionError) as exc:
         return BadRow(number, str(exc))
 

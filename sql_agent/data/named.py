@@ -77,28 +77,27 @@ def load_dataset(
     prompts = _templated(questions, str(model)) if model else [question.question for question in questions]
     pairs = zip(questions, prompts, strict=True)
     if format == "sft":
-        return [
-            {"prompt": p, "completion": q.answer, "text": f"{p}{'' if model else chr(10)}{q.answer}"} for q, p in pairs
-        ]
+        end = "" if model else "\n"  # a chat template ends the prompt itself
+        return [{"prompt": p, "completion": q.answer, "text": f"{p}{end}{q.answer}"} for q, p in pairs]
     return [{"prompt": p, "ground_truth": q.answer, **q.model_dump(exclude={"answer"})} for q, p in pairs]
 
 
-def _loaded(found: Path | list[dict[str, Any]]) -> list[Question]:
-    if isinstance(found, list):
-        return [Question.model_validate(row) for row in found]
+def _loaded(source: Path | list[dict[str, Any]]) -> list[Question]:
+    if isinstance(source, list):
+        return [Question.model_validate(row) for row in source]
     from sql_agent.data.dataset import load_questions
 
-    return load_questions(found)
+    return load_questions(source)
 
 
-def question_file(source: Source, *, split: str = "train", max_samples: int | None = None) -> Path:
-    """A file that commands read: the set's own, or a copy of its rows below .cache. Raises UserError."""
-    found = _file_or_rows(source, split)
-    if max_samples is None and isinstance(found, Path):
-        return found
-    rows = [question.model_dump() for question in _loaded(found)[:max_samples]]
+def question_file(source: Source, *, max_samples: int | None = None) -> Path:
+    """Training questions as a file: the set's own, or a copy of its rows below .cache. Raises UserError."""
+    file_or_rows = _file_or_rows(source, "train")
+    if max_samples is None and isinstance(file_or_rows, Path):
+        return file_or_rows
+    rows = [question.model_dump() for question in _loaded(file_or_rows)[:max_samples]]
     name = Path(source).stem if isinstance(source, str | Path) else "given"
-    return _written(f"{name}-{split}", rows)
+    return _written(f"{name}-train", rows)
 
 
 def _file_or_rows(source: Source, split: str) -> Path | list[dict[str, Any]]:
@@ -112,7 +111,7 @@ def _file_or_rows(source: Source, split: str) -> Path | list[dict[str, Any]]:
         if split not in SPLITS:
             raise UserError(f"split = {split!r}: {BUNDLED} has {', '.join(SPLITS)}{did_you_mean(split, SPLITS)}")
         return _existing(f"data/{split}.parquet")
-    if local_copy(name, split) or isinstance(source, str) and is_hub_name(name):
+    if local_copy(name, split) or (isinstance(source, str) and is_hub_name(name)):
         return _rows(name.rpartition("/")[2], hub_rows(name, split))
     if isinstance(source, str) and not name.endswith(QUESTION_FILES) and not data_path(name).is_dir():
         names = [BUNDLED, *_registered, *HUB]
@@ -140,13 +139,9 @@ def _row(name: str, number: int, row: Any) -> dict[str, Any]:
             f"dataset {name!r}, row {number}: has {', '.join(row)}; one of {', '.join(QUESTION_KEYS)} is needed"
         )
     answer = next((row[key] for key in ANSWER_KEYS if row.get(key) is not None), "")
-    kept = {key: row[key] for key in ("scorer", "answer_schema", "task_type", "sql", "evidence", "meta") if key in row}
-    return {
-        "id": str(row.get("id", row.get("qid", f"{name}-{number}"))),
-        "question": text,
-        "answer": str(answer),
-        **kept,
-    }
+    extra = {key: row[key] for key in ("scorer", "answer_schema", "task_type", "sql", "evidence", "meta") if key in row}
+    row_id = str(row.get("id", row.get("qid", f"{name}-{number}")))
+    return {"id": row_id, "question": text, "answer": str(answer), **extra}
 
 
 def _templated(questions: list[Question], model: str) -> list[str]:

@@ -56,7 +56,7 @@ DEV = "dev.json"
 
 
 @dataclass
-class Read:
+class PublicDataset:
     """What a folder held: rows by split, where their databases are, and what was left out."""
 
     name: str
@@ -68,48 +68,52 @@ class Read:
 
 def read_public(
     name: str, folder: Path, *, val_share: float = VAL_SHARE, test_share: float = TEST_SHARE, seed: int = 1
-) -> Read:
+) -> PublicDataset:
     """The questions of a published folder, split; `test_share` counts where there are no dev questions beside training
     ones. Raises UserError where it has not the layout.
     """
-    layout, read = LAYOUTS[name], Read(name)
-    dev = _items(name, layout, folder, "test", (DEV,), read)
-    train = _items(name, layout, folder, "train", layout.train, read)
+    layout, dataset = LAYOUTS[name], PublicDataset(name)
+    dev = _items(name, layout, folder, "test", (DEV,), dataset)
+    train = _items(name, layout, folder, "train", layout.train, dataset)
     if not dev and not train:
         raise UserError(f"{folder}: no question in {', '.join((*layout.train, DEV))}, there or one folder below it")
     if dev and train:
         if test_share != TEST_SHARE:
             raise UserError(f"--test-share {test_share:g}: {DEV} is the test split of {folder}; leave it out")
-        held, test_share = {item.question.db_id for item in dev}, 0.0
-        rest = [item for item in train if item.question.db_id not in held]
-        if n := len(train) - len(rest):
-            read.left_out.append(f"{n} training questions about databases of {DEV}")
+        dev_databases = {item.question.db_id for item in dev}
+        test_share = 0.0
+        pool = [item for item in train if item.question.db_id not in dev_databases]
+        if n := len(train) - len(pool):
+            dataset.left_out.append(f"{n} training questions about databases of {DEV}")
     else:
-        rest = train or dev
-    bad = _failing(rest, read.folders["train" if train else "test"])
-    read.left_out += [f"question {line}: {reason}" for line, reason in sorted(bad.items())]
-    sound = [item for item in rest if item.line not in bad]
-    splits, read.warnings = assign(sound, val_share=val_share, test_share=test_share, seed=seed)
+        pool = train or dev
+    bad = _failing(pool, dataset.folders["train" if train else "test"])
+    dataset.left_out += [f"question {line}: {reason}" for line, reason in sorted(bad.items())]
+    sound = [item for item in pool if item.line not in bad]
+    splits, dataset.warnings = assign(sound, val_share=val_share, test_share=test_share, seed=seed)
     if dev and train:
         splits["test"] = dev
     else:  # one file, from one folder
-        read.folders = dict.fromkeys(("train", "test"), next(iter(read.folders.values())))
+        dataset.folders = dict.fromkeys(("train", "test"), next(iter(dataset.folders.values())))
     for split in SPLITS:
         scorer = "sql_result" if split == "train" else f"{name}_execution"
-        read.splits[split] = [
+        dataset.splits[split] = [
             item.question.model_copy(update={"scorer": scorer, "meta": {**item.question.meta, "split": split}})
             for item in splits[split]
         ]
-    return read
+    return dataset
 
 
-def _items(name: str, layout: Layout, folder: Path, split: Split, files: tuple[str, ...], read: Read) -> list[Item]:
+def _items(
+    name: str, layout: Layout, folder: Path, split: Split, files: tuple[str, ...], dataset: PublicDataset
+) -> list[Item]:
     items: list[Item] = []
     for file in files:
-        path = _find_file(folder, file)
+        places = (folder / file, *sorted(folder.glob(f"*/{file}")))
+        path = next(filter(Path.is_file, places), None)
         if path is None:
             continue
-        read.folders[split] = _databases(path, layout.databases[split])
+        dataset.folders[split] = _databases(path, layout.databases[split])
         for n, row in enumerate(_rows(path), start=1):
             try:
                 fields = layout.row(row)
@@ -123,11 +127,6 @@ def _items(name: str, layout: Layout, folder: Path, split: Split, files: tuple[s
                 raise UserError(f"{path}: row {n}: {where}: {error['msg']}; mend it, or take it out") from exc
             items.append(Item(len(items) + 1, question, frozenset({("database", db_id)})))
     return items
-
-
-def _find_file(folder: Path, name: str) -> Path | None:
-    """A file there, or one folder below."""
-    return next((path for path in (folder / name, *sorted(folder.glob(f"*/{name}"))) if path.is_file()), None)
 
 
 def _databases(file: Path, name: str) -> Path:
@@ -160,22 +159,19 @@ def _failing(items: list[Item], folder: Path) -> dict[int, str]:
     return {problem.row: problem.reason for problem in bad}
 
 
-def write_public(read: Read, out: Path) -> list[Path]:
+def write_public(dataset: PublicDataset, out: Path) -> list[Path]:
     """Write the three files and config.toml, and return their paths."""
     for split in SPLITS:
-        write_parquet(read.splits[split], out / f"{split}.parquet")
-    write_text(out / "config.toml", _config(read))
+        write_parquet(dataset.splits[split], out / f"{split}.parquet")
+    write_text(out / "config.toml", _config(dataset))
     return [*(out / f"{split}.parquet" for split in SPLITS), out / "config.toml"]
 
 
-def _config(read: Read) -> str:
-    folders = {split: json.dumps(str(path), ensure_ascii=False) for split, path in read.folders.items()}
-    test = folders["test"]
-    other = (
-        f"# test.parquet has databases of its own: --set database.folder={test}\n" if test != folders["train"] else ""
-    )
+def _config(dataset: PublicDataset) -> str:
+    folders = {split: json.dumps(str(path), ensure_ascii=False) for split, path in dataset.folders.items()}
+    note = f"# test.parquet has databases of its own: --set database.folder={folders['test']}\n"
     return (
-        f"# Made by `agentgrpo data import {read.name}`.\n{other}"
+        f"# Made by `agentgrpo data import {dataset.name}`.\n{note if folders['test'] != folders['train'] else ''}"
         f"[database]\nfolder = {folders['train']}\n\n"
         '[agent]\ntools = ["sql"]  # add "schema" for list_tables, describe_table and sample_values\n'
         'system_prompt = "generic_en"\n'

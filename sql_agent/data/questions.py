@@ -22,7 +22,7 @@ from typing import Any
 from foundation.files import write_lines
 from foundation.grouping import grouped
 from sql_agent.data.build_database import FIXED_TIME, SEPARATOR
-from sql_agent.data.templates import SPLITS, Intent, Phrasing, Split, Table, Templates
+from sql_agent.data.templates import SPLITS, Intent, Split, Table, Templates
 from sql_agent.records import Evidence, Question
 
 SEED = 20260101
@@ -136,8 +136,8 @@ def _drafts(
         case "compare":
             # As people ask: drugs of one category, any two diseases; only where the cells differ.
             pairs = [p for p in combinations(mine, 2) if p[0].cells.get("cate_name") == p[1].cells.get("cate_name")]
-            asked = [(pair, field) for pair in pairs for field in pair[0].cells if _differ(*pair, field)]
-            return (Draft(intent, rng.sample(pair, 2), [field]) for pair, field in _shuffled(asked, rng))
+            comparisons = [(pair, field) for pair in pairs for field in pair[0].cells if _differ(*pair, field)]
+            return (Draft(intent, rng.sample(pair, 2), [field]) for pair, field in _shuffled(comparisons, rng))
         case "search":
             return _shuffled(_lookups(every, mine, templates, intent), rng)
         case "count":
@@ -208,11 +208,15 @@ class _Maker:
     def numbered(self) -> list[Question]:
         """The questions made so far, with their ids."""
         prefix = self.split if self.words == self.split else "entities"
-        made = enumerate(self.made.values(), start=1)
-        return [question.model_copy(update={"id": f"{prefix}-{i:04d}"}) for i, question in made]
+        numbered = enumerate(self.made.values(), start=1)
+        return [question.model_copy(update={"id": f"{prefix}-{i:04d}"}) for i, question in numbered]
 
     def _question(self, draft: Draft, rng: random.Random) -> Question | None:
-        phrasings = [p for p in self.templates.phrasings_for(draft.intent, self.words) if _fits(p, draft)]
+        phrasings = [
+            phrasing
+            for phrasing in self.templates.phrasings_for(draft.intent, self.words)
+            if phrasing.n_fields == len(draft.fields) and (not phrasing.fields or draft.fields[0] in phrasing.fields)
+        ]
         if not phrasings:
             return None
         phrasing = rng.choice(phrasings)
@@ -246,7 +250,9 @@ class _Maker:
             return self._run_lookup(draft, labels[0])
         form = self.templates.answers[draft.intent].part
         table, columns = draft.entities[0].table, ", ".join(draft.fields)
-        queries, answer, evidence = [], "", []
+        queries = []
+        answer = ""
+        evidence = []
         for entity in draft.entities:
             queries.append(f"SELECT {columns} FROM {table} WHERE id = {entity.id}")
             cells = self.db.execute(queries[-1]).fetchone()
@@ -269,10 +275,6 @@ class _Maker:
         names = SEPARATOR.join(row_name for _, row_name in rows)
         form = self.templates.answers[draft.intent].text
         return [query], form.format(field=label, value=draft.keyword, names=names, count=count), evidence
-
-
-def _fits(phrasing: Phrasing, draft: Draft) -> bool:
-    return phrasing.n_fields == len(draft.fields) and (not phrasing.fields or draft.fields[0] in phrasing.fields)
 
 
 def _slots(draft: Draft, labels: list[str]) -> dict[str, str]:

@@ -109,13 +109,13 @@ def connected(items: list[Item]) -> list[list[Item]]:
 
 
 def _place_fixed(group: list[Item], chosen: dict[Split, list[list[Item]]]) -> bool:
-    asked: set[Split] = {item.fixed for item in group if item.fixed}
-    if len(asked) > 1:
+    fixed: set[Split] = {item.fixed for item in group if item.fixed}
+    if len(fixed) > 1:
         lines = ", ".join(str(item.line) for item in group if not item.fixed)
-        raise UserError(f"rows {lines} have no meta.split and touch entities of {sorted(asked)}; remove or split them")
-    for split in asked:
+        raise UserError(f"rows {lines} have no meta.split and touch entities of {sorted(fixed)}; remove or split them")
+    for split in fixed:
         chosen[split].append(group)
-    return bool(asked)
+    return bool(fixed)
 
 
 def _neediest(size: int, have: dict[Split, int], targets: dict[Split, float]) -> Split:

@@ -50,7 +50,8 @@ class _Worker:
     """A child process that runs SQL, and the columns that it found. Raises DatabaseFault when it cannot serve."""
 
     def __init__(self, settings: sql_worker.Settings) -> None:
-        program, environment = child_side.arguments(sql_worker.__name__), {}
+        program = child_side.arguments(sql_worker.__name__)
+        environment = {}
         if settings["dialect"] != "sqlite":
             program = ["-I", "-m", "sql_agent.environment.server_worker"]
             environment = {name: os.environ[name] for name in ("DATABASE_PASSWORD", "HOME") if name in os.environ}

@@ -53,17 +53,17 @@ class Databases(AbstractContextManager["Databases"]):
         """The databases of `database.folder`, in alphabetical order; none without one."""
         if not self.config.folder:
             return []
-        return sorted(
-            file.stem for file in database_path(self.config).glob(f"*/*{SUFFIX}") if not self.problem(file.stem)
-        )
+        files = database_path(self.config).glob(f"*/*{SUFFIX}")
+        return sorted(file.stem for file in files if not self.problem(file.stem))
 
     def problem(self, db_id: str) -> str:
         """Why no database has this id, or ""."""
         if not self.config.folder:
-            return db_id and (
+            problem = (
                 f"db_id {db_id!r:.150} chooses a database of its own, and database.folder is not set: set it to the "
                 f"folder that holds ID/ID{SUFFIX}, or leave the column out"
             )
+            return problem if db_id else ""
         folder = database_path(self.config)
         if not db_id:
             return f"no db_id, and database.folder = {folder} has a database for each question: name it in the column"

@@ -21,15 +21,7 @@ from typing import Any, ClassVar
 
 from sql_agent.environment.child_side import bound
 from sql_agent.environment.sql_tree import Forbidden, Rules
-from sql_agent.environment.sql_worker import (
-    Reply,
-    Settings,
-    TableDetails,
-    Unusable,
-    quoted,
-    rows_reply,
-    serve,
-)
+from sql_agent.environment.sql_worker import Reply, Settings, TableDetails, Unusable, quoted, rows_reply, serve
 
 Rows = tuple[list[str], list[tuple[Any, ...]]]
 PASSWORD = "DATABASE_PASSWORD"
@@ -78,15 +70,13 @@ class Duck:
 
     def tables(self) -> dict[str, TableDetails]:
         condition = "WHERE database_name = ? AND schema_name = 'main'"
-        columns = (
-            f"SELECT table_name, column_name, data_type FROM duckdb_columns() {condition} ORDER BY 1, column_index"
-        )
+        query = f"SELECT table_name, column_name, data_type FROM duckdb_columns() {condition} ORDER BY 1, column_index"
         fields = "table_name, constraint_type, constraint_column_names, referenced_table, referenced_column_names"
         constraints = self._rows(f"SELECT {fields} FROM duckdb_constraints() {condition}", self.home[0])
         keys = {(table, name) for table, kind, names, *_ in constraints if kind == "PRIMARY KEY" for name in names}
         views = {name for (name,) in self._rows(f"SELECT view_name FROM duckdb_views() {condition}", self.home[0])}
         by_name: dict[str, TableDetails] = {}
-        for table, name, kind in self._rows(columns, self.home[0]):
+        for table, name, kind in self._rows(query, self.home[0]):
             table_kind = "view" if table in views else "table"
             details = by_name.setdefault(table, {"kind": table_kind, "columns": [], "foreign_keys": []})
             details["columns"].append((name, kind, (table, name) in keys))
@@ -125,7 +115,9 @@ class Served:
 
         url = sqlalchemy.make_url(settings["uri"])
         self._is_postgres = settings["dialect"] == "postgres"
-        driver, reading, password = "postgresql+psycopg", {}, os.environ.get(PASSWORD)
+        driver = "postgresql+psycopg"
+        reading = {}
+        password = os.environ.get(PASSWORD)
         if not self._is_postgres:
             from pymysql.constants import FIELD_TYPE
             from pymysql.converters import conversions
@@ -133,8 +125,10 @@ class Served:
             # What the driver makes of values: its own, and of BIT the number that SQL compares it as.
             driver = "mysql+pymysql"
             reading = {"conv": {**conversions, FIELD_TYPE.BIT: int.from_bytes}}
-        self.errors, self._secret = exc.DBAPIError, password or ""
-        self._lock_s, self._limits = min(1.0, settings["timeout_s"] / 2), ""
+        self.errors = exc.DBAPIError
+        self._secret = password or ""
+        self._lock_s = min(1.0, settings["timeout_s"] / 2)
+        self._limits = ""
         self._engine = sqlalchemy.create_engine(
             url.set(drivername=driver, password=password or None),
             isolation_level="AUTOCOMMIT",
@@ -165,7 +159,7 @@ class Served:
             grants = [str(row[0]) for row in connection.exec_driver_sql("SHOW GRANTS")]
             everywhere = [grant for grant in grants if " ON *.* " in grant]
             power = re.search(r"\b(?:FILE|SUPER|ALL PRIVILEGES)\b", " ".join(everywhere))
-            powers = power and power[0]
+            powers = power[0] if power else ""
         if powers:
             raise Unusable(f"its user may read or write files of the server ({powers}); {READER}")
 
@@ -201,7 +195,8 @@ class Served:
             f"{columns} WHERE {condition} ORDER BY 1, ordinal_position"
         ):
             if table in by_name:  # one that was made since is none of this schema
-                by_name[table]["columns"].append((str(name), _text_of(kind), bool(is_key)))
+                type_name = kind.decode() if isinstance(kind, bytes) else str(kind)
+                by_name[table]["columns"].append((str(name), type_name, bool(is_key)))
         rows = connection.exec_driver_sql(f"{keys} ORDER BY 1, 2, ordinal_position").fetchall()
         for (table, _, parent), group in groupby(rows, key=lambda row: tuple(row)[:3]):
             child_columns, parent_columns = zip(*((row[3], row[4]) for row in group), strict=True)
@@ -347,10 +342,6 @@ def _clock(span: datetime.timedelta) -> str:
     fraction = f".{seconds.microseconds:06d}".rstrip("0") if seconds.microseconds else ""
     sign = "-" if span.days < 0 else ""
     return f"{sign}{minutes // 60:02d}:{minutes % 60:02d}:{seconds.seconds:02d}{fraction}"
-
-
-def _text_of(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def opened(settings: Settings) -> Guard:

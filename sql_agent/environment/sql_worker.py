@@ -141,12 +141,13 @@ def rows_reply(names: list[str], rows: Iterable[Sequence[Any]], limits: Settings
 
 def distinct(names: list[str]) -> list[str]:
     """Column names made distinct, so that no value of `SELECT a.id, b.id` is lost in a record: id, id_2."""
-    taken, result = set(names), []
+    taken = set(names)
+    result = []
     numbers: dict[str, Iterator[int]] = {}
     for name in names:
         unique = name
         if name in numbers:
-            unique = next(new for n in numbers[name] if (new := f"{name}_{n}") not in taken)
+            unique = next(new for new in (f"{name}_{n}" for n in numbers[name]) if new not in taken)
         numbers.setdefault(name, count(2))
         taken.add(unique)
         result.append(unique)

@@ -91,7 +91,7 @@ def _sample(record: TrialRecord, model: str, prompt: str) -> log.EvalSample:
     usage = None
     if n_prompt is not None and n_completion is not None:
         usage = ModelUsage(input_tokens=n_prompt, output_tokens=n_completion, total_tokens=n_prompt + n_completion)
-    kept = {"task_type", "stop_reason", "n_turns", "n_bad_tool_calls", "llm_seconds", "sql_calls", "no_match"}
+    notes = {"task_type", "stop_reason", "n_turns", "n_bad_tool_calls", "llm_seconds", "sql_calls", "no_match"}
     fault = None if is_played(record) else log.EvalError(message=record.reason, traceback="", traceback_ansi="")
     return log.EvalSample(
         id=record.question_id,
@@ -101,7 +101,7 @@ def _sample(record: TrialRecord, model: str, prompt: str) -> log.EvalSample:
         messages=_messages(record, prompt),
         output=ModelOutput.from_content(model, record.answer),
         scores=_scores(record),
-        metadata=record.model_dump(include=kept),
+        metadata=record.model_dump(include=notes),
         model_usage={model: usage} if usage else {},
         total_time=record.episode_s,
         error=fault,

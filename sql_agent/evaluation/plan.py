@@ -1,6 +1,6 @@
 """What an evaluation is: questions, models, settings, looked at before the first trial; and its figures at the end.
 
-Guarantees: all that can be wrong in what was asked is a UserError here, with value, rule and remedy; `asked` finds the
+Guarantees: all that can be wrong in what was asked is a UserError here, with value, rule and remedy; `flags` find the
 same things again from any folder; `facts` tell whether they are still the same.
 """
 
@@ -38,7 +38,7 @@ SPLITS = ("test_entities", "test")
 class Evaluation:
     """All that is decided before the first trial."""
 
-    asked: dict[str, Any]
+    flags: dict[str, Any]
     config: TrainConfig
     splits: dict[str, list[Question]]
     targets: dict[str, Target]
@@ -46,16 +46,16 @@ class Evaluation:
     scoring: ScoringContext
 
     def trials(self) -> list[Trial]:
-        return plan_trials(self.targets, self.splits, samples=self.asked["samples"])
+        return plan_trials(self.targets, self.splits, samples=self.flags["samples"])
 
 
-def prepare(asked: dict[str, Any]) -> Evaluation:
+def prepare(flags: dict[str, Any]) -> Evaluation:
     """Look at questions, models, judge and database. Raises UserError."""
-    files = question_files(asked["split"])
-    splits = {name: draw(load_files([file])[0], asked["limit"]) for name, file in files.items()}
-    texts = {"before": asked["before"], "after": asked["after"]} if asked["after"] else {"model": asked["before"]}
-    base = load_recipe(asked["recipe"]) if asked["recipe"] else settings_for(texts.values())
-    config = build_config(base, command_tree(EVALUATE, asked["set"], recipe=asked["recipe"], flags={}))
+    files = question_files(flags["split"])
+    splits = {name: draw(load_files([file])[0], flags["limit"]) for name, file in files.items()}
+    texts = {"before": flags["before"], "after": flags["after"]} if flags["after"] else {"model": flags["before"]}
+    base = load_recipe(flags["recipe"]) if flags["recipe"] else settings_for(texts.values())
+    config = build_config(base, command_tree(EVALUATE, flags["set"], recipe=flags["recipe"], flags={}))
     targets = {
         name: look_at(text, config, option="--after" if name == "after" else "--before") for name, text in texts.items()
     }
@@ -74,7 +74,7 @@ def prepare(asked: dict[str, Any]) -> Evaluation:
     # A resumed evaluation must find the same things, from wherever it is started.
     named = {"split": [f"{file.agent}={file.file}" if file.agent else file.file for file in files.values()]}
     named |= {_option(target): target.text for target in targets.values()}
-    return Evaluation({**asked, **named}, config, splits, targets, facts, scoring)
+    return Evaluation({**flags, **named}, config, splits, targets, facts, scoring)
 
 
 def _option(target: Target) -> str:
@@ -105,7 +105,9 @@ def question_files(names: list[str]) -> dict[str, FileConfig]:
 
 def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, seconds: float) -> EvalReport:
     """Figures per model, split and decoding; and the paired differences of two models."""
-    keys = [f"{split}/{way}" for split in evaluation.splits for way in _ways(evaluation)]
+    vote = evaluation.flags.get("vote", 0)
+    decodings = ["sampled", "greedy", *([f"vote of {vote}"] if vote else [])]
+    keys = [f"{split}/{decoding}" for split in evaluation.splits for decoding in decodings]
     groups = _groups(evaluation, records)
     planned = len(evaluation.trials())
     before, after = groups.values() if len(groups) == 2 else ({}, {})
@@ -115,9 +117,9 @@ def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, 
         seconds=seconds,
         partial=len(records) < planned,
         trials=Counts(planned=planned, played=len(records)),
-        targets={name: evaluation.asked[_option(target)] for name, target in evaluation.targets.items()},
+        targets={name: evaluation.flags[_option(target)] for name, target in evaluation.targets.items()},
         labels={name: label(target) for name, target in evaluation.targets.items()},
-        samples=evaluation.asked["samples"],
+        samples=evaluation.flags["samples"],
         questions={name: len(questions) for name, questions in evaluation.splits.items()},
         judge=evaluation.facts["judge"],
         database=evaluation.facts["database"],
@@ -131,17 +133,12 @@ def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, 
     )
 
 
-def _ways(evaluation: Evaluation) -> list[str]:
-    vote = evaluation.asked.get("vote", 0)
-    return ["sampled", "greedy", *([f"vote of {vote}"] if vote else [])]
-
-
 def _groups(evaluation: Evaluation, records: Sequence[TrialRecord]) -> dict[str, dict[str, list[TrialRecord]]]:
     """model -> split/way -> its records; a vote's are those of the samples that it chose."""
     groups: dict[str, dict[str, list[TrialRecord]]] = {name: {} for name in evaluation.targets}
     for record in records:
         groups[record.model].setdefault(f"{record.split}/{record.decoding}", []).append(record)
-    if vote := evaluation.asked.get("vote", 0):
+    if vote := evaluation.flags.get("vote", 0):
         for by_key in groups.values():
             for split in evaluation.splits:
                 if chosen := voted(by_key.get(f"{split}/sampled", []), vote):

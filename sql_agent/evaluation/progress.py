@@ -13,7 +13,8 @@ class Meter:
     """Counts trials of the whole evaluation, all models together. A context manager; not for several threads."""
 
     def __init__(self, console: Console, *, total: int) -> None:
-        self._console, self._said = console, ""
+        self._console = console
+        self._said = ""
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         # Trials end in bursts, as many as are in flight: the speed is taken over ten minutes.
         self._bar = Progress(

@@ -24,7 +24,6 @@ from urllib.parse import urlsplit
 
 from foundation import run_folder
 from foundation.errors import UserError
-from foundation.files import stamps
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.config import (
     COMMAND,
@@ -38,7 +37,6 @@ from sql_agent.config import (
 )
 from sql_agent.errors import LLMFault
 from sql_agent.serving import checkpoints, models
-from sql_agent.serving.checkpoints import MODEL_FILES
 from sql_agent.serving.endpoint import Words, check_reachable, checked_endpoint, explain_fault
 from sql_agent.serving.server import serve_model
 
@@ -62,7 +60,7 @@ class Target:
 
     def facts(self) -> dict[str, Any]:
         """What makes two evaluations of it the same."""
-        files = stamps(Path(self.text), MODEL_FILES) if self.kind in ("checkpoint", "folder") else {}
+        files = checkpoints.stamps(Path(self.text)) if self.kind in ("checkpoint", "folder") else {}
         digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16] if files else ""
         prompt, agents = self.config.agent.system_prompt, self.config.agents
         facts = {"target": self.text, "kind": self.kind, "system_prompt": prompt, "files": digest}
@@ -202,7 +200,7 @@ def model_folder(target: Target, *, tell: Tell) -> Path | None:
 
 def exported(step: Path, *, tell: Tell) -> Path:
     """The model folder of a checkpoint, exported unless that was done before. Raises UserError when it cannot be."""
-    digest = hashlib.sha256(json.dumps([str(step), stamps(step, MODEL_FILES)]).encode()).hexdigest()[:10]
+    digest = hashlib.sha256(json.dumps([str(step), checkpoints.stamps(step)]).encode()).hexdigest()[:10]
     folder = EXPORTS / f"{step.parents[1].name}-{step.name.rpartition('_')[2]}-{digest}"
     if folder.exists():
         return folder

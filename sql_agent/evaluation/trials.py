@@ -74,7 +74,8 @@ async def play(
     Raises LLMFault after a fault that the next trial would meet too (a wrong key or model, or nobody listens), when the
     trials in flight have ended: cancelled ones could leave connections open.
     """
-    todo, final = iter(trials), list[LLMFault]()
+    todo = iter(trials)
+    final = list[LLMFault]()
 
     async def work() -> None:
         for trial in todo:
@@ -95,7 +96,8 @@ async def play_one(trial: Trial, setting: Setting) -> TrialRecord:
 
     Raises LLMFault for a fault that the next trial would meet too.
     """
-    question, episode = trial.question, None
+    question = trial.question
+    episode = None
     try:
         llm = setting.llm.sampled(setting.runner.config.rollout.evaluation)
         llm = llm if trial.decoding == "sampled" else replace(llm, temperature=0.0)

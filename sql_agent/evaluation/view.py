@@ -178,7 +178,7 @@ def _left_out(report: EvalReport) -> Section:
     columns = ["without reward", "without execution match"] if report.database else ["without reward"]
 
     def cells(figures: Figures) -> list[Cell]:
-        counts = [figures.unscored, figures.no_execution_match][: len(columns)]
+        counts = [figures.unscored, figures.no_execution_match] if report.database else [figures.unscored]
         return [_counts(count) for count in counts] if any(counts) else []
 
     note = "Trials that are in no mean of these columns, by reason; they are not counted as 0."

@@ -127,8 +127,8 @@ class PolicyEndpoint:
         """
         with self._lock:
             absent = self._playing.keys() - {call.rollout for call in self._waiting}
-            still = absent and (all_of_them or time.monotonic() - self._last_s < QUIET_S)
-            if not self._waiting or still:
+            waits_for_others = absent and (all_of_them or time.monotonic() - self._last_s < QUIET_S)
+            if not self._waiting or waits_for_others:
                 return [], bool(self._waiting)
             taken = sorted(self._waiting, key=lambda call: self._playing[call.rollout])
             self._waiting = []

@@ -16,7 +16,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 from agl_plugin.audit.stored import StoredRun
-from agl_plugin.run.kept import Kept
+from agl_plugin.run.kept import Checkpoints
 from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.run.resampling import Places, key_of
 from agl_plugin.run.statistics import no_data
@@ -47,14 +47,14 @@ class Run:
     player: Player
     notes: Notes
     order: QuestionOrder
-    kept: Kept
+    checkpoints: Checkpoints
     stop: Stop
     stored: StoredRun | None = None
 
 
 def train(run: Run) -> None:
     """All steps from where the policy is. Raises RunError when one has nothing to learn from, or health says stop."""
-    trainer, policy, notes, kept = run.plan.config.trainer, run.policy, run.notes, run.kept
+    trainer, policy, notes, checkpoints = run.plan.config.trainer, run.policy, run.notes, run.checkpoints
     if trainer.validate_first and not policy.step:
         validate(run, step=0)
     if run.order.to_probe and not policy.step:
@@ -62,12 +62,12 @@ def train(run: Run) -> None:
     for step in range(policy.step + 1, run.plan.steps + 1):
         train_step(run, step)
         if trainer.validate_every > 0 and (step == run.plan.steps or step % trainer.validate_every == 0):
-            kept.validated(step, validate(run, step=step))
-        last = step == run.plan.steps or run.stop.asked or kept.gets_no_better
-        wanted = last or step % max(1, trainer.save_every) == 0 or kept.is_best(step)
+            checkpoints.validated(step, validate(run, step=step))
+        last = step == run.plan.steps or run.stop.asked or checkpoints.gets_no_better
+        wanted = last or step % max(1, trainer.save_every) == 0 or checkpoints.is_best(step)
         if trainer.save_every > 0 and wanted and notes.weights_are_finite:
-            policy.save(kept.folder, step=step, beside=run.order.save)
-            kept.saved()
+            policy.save(checkpoints.folder, step=step, beside=run.order.save)
+            checkpoints.saved()
             notes.saved(step)
         if last:
             return

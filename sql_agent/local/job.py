@@ -12,7 +12,7 @@ from rich.console import Console
 
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.audit.stored import StoredRun
-from agl_plugin.run.kept import Kept
+from agl_plugin.run.kept import Checkpoints
 from agl_plugin.run.question_order import QuestionOrder
 from foundation import run_folder
 from foundation.environment import prepare_environment
@@ -33,7 +33,7 @@ OF_8_BITS = {"optimizer_impl": "bitsandbytes.optim", "optimizer": "AdamW8bit"}
 def run_local(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
     """Everything. Returns the exit status and the run folder. Raises UserError."""
     prepare_environment(cpu=config.trainer.device == "cpu", offline=False)
-    _look(config)
+    _check(config)
     preflight.check_devices(config.trainer, config.rollout)
     preflight.check_agent(config)
     return run_grpo(config, terminal, check=check_checkpoint, fit=_fit, method="local", begins="loading the model")
@@ -41,11 +41,11 @@ def run_local(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
 
 def dry_run_local(config: TrainConfig, terminal: Console) -> int:
     """`--dry-run`: look at what needs no model, and count. Returns the exit status. Raises UserError."""
-    _look(config)
+    _check(config)
     return dry_run(config, terminal, verl=False)
 
 
-def _look(config: TrainConfig) -> None:
+def _check(config: TrainConfig) -> None:
     check_keys(config)
     preflight.check_installed(PACKAGES, extra="gpu] or agentgrpo[cpu")
     ensure_data(config.data, config)
@@ -74,6 +74,7 @@ def _fit(plan: GrpoPlan) -> None:
     model, tokenizer = policy.model, policy.tokenizer
     endpoint = PolicyEndpoint(tokenizer, context_tokens=rollout.context_tokens, max_tokens=rollout.max_response_tokens)
     order, source = _order(plan), plan.trainer.from_store
+    checkpoints = plan.run_dir / run_folder.CHECKPOINTS
     settings = {"verl": overrides, "versions": versions(), "trainer": "one process", **plan.trainer.audit_settings}
     with (
         AuditLog(plan.run_dir, settings=settings) if config.logging.audit else nullcontext() as audit,
@@ -88,7 +89,7 @@ def _fit(plan: GrpoPlan) -> None:
             player=player,
             notes=Notes(plan, verl=verl, audit=audit),
             order=order,
-            kept=Kept(plan.run_dir / run_folder.CHECKPOINTS, plan.trainer.keep, resumed=config.trainer.resume),
+            checkpoints=Checkpoints(checkpoints, plan.trainer.keep, resumed=config.trainer.resume),
             stop=stop,
             stored=StoredRun(Path(source["folder"])) if source else None,
         )

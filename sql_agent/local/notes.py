@@ -15,16 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from agl_plugin.audit.facts import (
-    REPLACED,
-    SMALL,
-    UNSCORED,
-    Batched,
-    Seen,
-    checkpoint_rows,
-    rollout_rows,
-    update_rows,
-)
+from agl_plugin.audit.facts import REPLACED, SMALL, UNSCORED, Batched, Seen, checkpoint_rows, rollout_rows, update_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.run.resampling import Places
 from agl_plugin.run.statistics import of_groups, of_rollouts
@@ -70,8 +61,9 @@ class Notes:
 
     def played(self, played: Sequence[Played], *, step: int, mode: str) -> None:
         append_lines(self._plan.run_dir / run_folder.ROLLOUTS, [episode.row for episode in played])
-        for kind, start, end in (part for episode in played for part in episode.row.get("timeline", [])):
-            self._watch.add(kind, start, end)
+        for episode in played:
+            for kind, start, end in episode.row.get("timeline", []):
+                self._watch.add(kind, start, end)
         if self._audit:
             n_updates = max(0, step - 1) if mode == "train" else step
             run_id = self._audit.run_id
@@ -156,6 +148,7 @@ def _seen(episode: Played, n_updates: int) -> Seen:
     for n, (turn, (began_s, ended_s)) in enumerate(zip(episode.turns, episode.times, strict=True)):
         facts = {"attempt_id": attempt, "response_id": f"{attempt}/{n}", "weights_version": n_updates}
         calls.append(replace(turn, facts=facts | {"started_s": began_s, "ended_s": ended_s}))
-    times = episode.times or [(time.time(),) * 2]
     attempt_row = {"id": attempt, "rollout_id": rollout, "n": 1, "status": episode.row["status"]}
-    return Seen(rollout, {}, [attempt_row | {"started_s": times[0][0], "ended_s": times[-1][1]}], calls)
+    attempt_row["started_s"] = episode.times[0][0] if episode.times else time.time()
+    attempt_row["ended_s"] = episode.times[-1][1] if episode.times else attempt_row["started_s"]
+    return Seen(rollout, {}, [attempt_row], calls)

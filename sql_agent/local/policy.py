@@ -122,8 +122,10 @@ class Policy:
 
     def _in_micro_batches(self, batch: Any, model: Any, *, with_entropy: bool) -> dict[str, torch.Tensor]:
         """By length, so that little is padding."""
-        n_tokens, optim = batch["attention_mask"].sum(dim=1), self._config.optim
-        order, limit = n_tokens.argsort(stable=True), optim.micro_batch_tokens
+        n_tokens = batch["attention_mask"].sum(dim=1)
+        optim = self._config.optim
+        order = n_tokens.argsort(stable=True)
+        limit = optim.micro_batch_tokens
         cuts = micro_batches(n_tokens[order].tolist(), limit) if limit else [optim.micro_batch_rows] * len(order)
         chunks = (batch[rows].to(model.device) for rows in parts(order.tolist(), cuts) if rows)
         outputs = [self.scores(rows, with_entropy=with_entropy, model=model) for rows in chunks]

@@ -107,7 +107,8 @@ class Player:
         """Those of the rollouts, as train_sql_agent.py has them."""
         seen = Counter[str]()
         seeds: list[int] = []
-        for key in (question.id or question.question for question in questions):
+        for question in questions:
+            key = question.id or question.question
             seeds.append(rollout_seed(self._seed, mode=mode, step=step, question=key, copy=seen[key]))
             seen[key] += 1
         return seeds

@@ -110,14 +110,14 @@ class Sampler:
         if len(first) == len(calls):
             return None
         different = sorted(first.values())
-        read = self.model.generate(
+        prefill = self.model.generate(
             input_ids=ids[different, :-1],
             attention_mask=mask[different, :-1],
             generation_config=greedy(max_new_tokens=1),
         )
         places = [different.index(first[tuple(call.prompt)]) for call in calls]
-        read.past_key_values.reorder_cache(torch.tensor(places, device=ids.device))
-        return read.past_key_values
+        prefill.past_key_values.reorder_cache(torch.tensor(places, device=ids.device))
+        return prefill.past_key_values
 
     def _cut(self, ids: list[int], log_probs: list[float]) -> Generated:
         end = next((n for n, token in enumerate(ids, start=1) if token in self._ends), None)

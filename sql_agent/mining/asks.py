@@ -316,16 +316,16 @@ class Maker:
         column = self._choice(table.having("category"))
         values = self._two_values(column)
         source = f"{joined(link, table, parent)} WHERE T1."
-        one, other = (_select([parent.name_column], f"{source}{_equals(column, value)}", "T2.") for value in values)
-        query = Query(f"{one.sql} INTERSECT {other.sql}", one.heads)
+        first, second = (_select([parent.name_column], f"{source}{_equals(column, value)}", "T2.") for value in values)
+        query = Query(f"{first.sql} INTERSECT {second.sql}", first.heads)
         slots = _slots(table, parents=parent.labels, column=column, value=values[0], second=values[1])
-        return Ask("both", slots, query, _names(table, parent), values, one, flat=one.sql, n_rows=MOST_ROWS)
+        return Ask("both", slots, query, _names(table, parent), values, first, flat=first.sql, n_rows=MOST_ROWS)
 
 
 def is_short_for(short: str, text: str) -> bool:
     """Whether a text is another, or that with letters left out: dept, department."""
-    rest = iter(text)
-    return short[:1] == text[:1] and all(letter in rest for letter in short)
+    letters = iter(text)
+    return short[:1] == text[:1] and all(letter in letters for letter in short)
 
 
 def said_in(dialect: str, ask: Ask) -> Ask:
@@ -356,9 +356,9 @@ def _sql_in(dialect: str, sql: str) -> tuple[str, list[str]]:
     return tree.sql(dialect=dialect), [column.alias_or_name for column in tree.selects]
 
 
-def _slots(table: Table, **said: Column | Value) -> dict[str, str]:
+def _slots(table: Table, **parts: Column | Value) -> dict[str, str]:
     """What fills the placeholders of a wording: what rows of the table are called, and the names and values given."""
-    texts = {name: part.label if isinstance(part, Column) else str(part) for name, part in said.items()}
+    texts = {name: part.label if isinstance(part, Column) else str(part) for name, part in parts.items()}
     return {"table": table.label, "tables": table.labels} | texts
 
 

@@ -101,8 +101,8 @@ def phrased(mined: Mined, schema: Schema, settled: Settled, endpoint: JudgeEndpo
     with database_of(schema, settled.database) as database:
         phraser = Phraser(endpoint, settled.language, long_prompt(schema, settled), database, file)
         every = asyncio.run(phraser.all([question for split in mined.splits.values() for question in split]))
-    rest = iter(every)
-    splits = {name: [next(rest) for _ in split] for name, split in mined.splits.items()}
+    remaining = iter(every)
+    splits = {name: [next(remaining) for _ in split] for name, split in mined.splits.items()}
     reasons = ", ".join(f"{n} x {why}" for why, n in phraser.why.most_common() if why)
     summary = f"in the words of {endpoint.model}: {phraser.why['']} of {len(every)}"
     if reasons:

@@ -118,31 +118,33 @@ def mine_questions(
     schema: Schema, database: str, *, language: str, seed: int, sizes: Mapping[str, int] = SIZES
 ) -> Mined:
     """Questions about a file or URL, in the splits of `sizes`. Raises DatabaseFault where it fails."""
-    held, dropped, taken = held_tables(schema, seed), Counter[str](), set[str]()
+    held_out = held_tables(schema, seed)
+    dropped = Counter[str]()
+    taken = set[str]()
     splits: dict[str, list[Question]] = {}
     slowest_s = 0.0
     with database_of(schema, database) as opened:
         run = cache(opened.query_sync)  # splits and conditions ask for the same again and again
         for split, size in sizes.items():
-            tries = islice(_tries(schema, split, held=held, seed=seed, language=language), TRIES * size)
-            kept: list[Question] = []
+            tries = islice(_tries(schema, split, held_out=held_out, seed=seed, language=language), TRIES * size)
+            chosen: list[Question] = []
             for tried, result, why in checked(filter(None, tries), run) if size else ():
                 dropped[why] += bool(why)
                 key = tried.ask.query.sql + (tried.wording if split == "train" else "")
                 if not why and key not in taken:
                     taken.add(key)
                     slowest_s = max(slowest_s, result.elapsed_s)
-                    kept.append(_question(tried, result, split, number=len(kept) + 1))
-                if len(kept) == size:
+                    chosen.append(_question(tried, result, split, number=len(chosen) + 1))
+                if len(chosen) == size:
                     break
-            splits[split] = kept
-    return Mined(without_leaks(splits, dropped), dropped, held, slowest_s=slowest_s)
+            splits[split] = chosen
+    return Mined(without_leaks(splits, dropped), dropped, held_out, slowest_s=slowest_s)
 
 
 def without_leaks(splits: dict[str, list[Question]], dropped: Counter[str]) -> dict[str, list[Question]]:
     """The splits, without what of `train` gives a held-out question away; `dropped` counts it."""
-    held = [question for name, found in splits.items() if name != "train" for question in found]
-    leaks = find_leaks(_rows(splits["train"]), _rows(held))
+    held_out = [question for name, questions in splits.items() if name != "train" for question in questions]
+    leaks = find_leaks(_rows(splits["train"]), _rows(held_out))
     guilty = {leak.train.question.id for leak in leaks}
     dropped["gives a held-out question away"] += len(guilty)
     return {**splits, "train": [question for question in splits["train"] if question.id not in guilty]}
@@ -152,10 +154,11 @@ def _rows(questions: list[Question]) -> list[Row]:
     return [Row(number, question, {}) for number, question in enumerate(questions, start=1)]
 
 
-def _tries(schema: Schema, split: str, *, held: list[str], seed: int, language: str) -> Iterator[Try | None]:
+def _tries(schema: Schema, split: str, *, held_out: list[str], seed: int, language: str) -> Iterator[Try | None]:
     """Without end: what may be a question of a split, once each, and None for what may not."""
     rng = random.Random(f"{seed} {split}")
-    side, tried = split if split in SHARES else "test", set[tuple[str, str]]()
+    side = split if split in SHARES else "test"
+    tried = set[tuple[str, str]]()
 
     def pick(column: Column) -> Value | None:
         mine = [value for value in column.samples if side_of(value, seed) == side]
@@ -164,7 +167,7 @@ def _tries(schema: Schema, split: str, *, held: list[str], seed: int, language: 
     maker = Maker(schema, rng, pick)
     while True:
         ask = maker.draw()
-        fits = ask and bool(ask.tables & {*held}) == (split == "test_tables")
+        fits = ask and bool(ask.tables & {*held_out}) == (split == "test_tables")
         if not ask or not fits or any(side_of(value, seed) != side for value in ask.values or [ask.query.sql]):
             yield None
             continue
@@ -212,14 +215,15 @@ def trivial(ask: Ask, result: QueryResult, run: Run) -> str:
 
 def unfit(question: str, result: QueryResult) -> str:
     """Why an answer cannot be graded, or ""."""
-    told, cells = answer_of(result), cells_of([result])
+    answer = answer_of(result)
+    cells = cells_of([result])
     if len({*map(str, result.rows)}) < len(result.rows):
         return "the same row twice"
-    if not is_value(question=question, reference=told, evidence=[cell.text for cell in cells]):
+    if not is_value(question=question, reference=answer, evidence=[cell.text for cell in cells]):
         known = any(cell.text.casefold() in question.casefold() for cell in cells)
         return "an answer that the question names" if known or question.isascii() else ""
-    kind = value_kind(Question(id="", question=question, answer=told), cells) or "text"  # as in training
-    verdict = judge.grade(question=question, reference=told, answer=told, evidence=cells, kind=kind)
+    kind = value_kind(Question(id="", question=question, answer=answer), cells) or "text"  # as in training
+    verdict = judge.grade(question=question, reference=answer, answer=answer, evidence=cells, kind=kind)
     return "" if verdict and verdict.value >= PAID else "an answer that the judge does not pay"
 
 

@@ -67,7 +67,8 @@ class Rewording:
             if word.lower() in telling(self.language, kind):
                 yield word
             elif not word.isalnum():
-                yield from [word] * (chance >= UNMARKED)
+                if chance >= UNMARKED:
+                    yield word
             elif chance >= LEFT_OUT:
                 yield self._filler(1, 1) if chance < LEFT_OUT + REPLACED else word
 

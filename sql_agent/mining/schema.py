@@ -95,15 +95,15 @@ class Column(Part):
         """The name in a sentence: "joined" of days is the joined date, "starts" the start date, "founded" of years the
         founded year, "pages" that are counted the number of pages, "is alive" the alive flag, "weight kg" that in kg.
         """
-        said = self.said or words(self.name)
-        if self.said or not said.isascii():
-            return said
-        if self.role in ("date", "year") and not DATED.search(said):
-            return f"{re.sub(r' (?:on|at|in)$|(?<=[^s ])s$', '', said)} {self.role}"
+        text = self.said or words(self.name)
+        if self.said or not text.isascii():
+            return text
+        if self.role in ("date", "year") and not DATED.search(text):
+            return f"{re.sub(r' (?:on|at|in)$|(?<=[^s ])s$', '', text)} {self.role}"
         counts = self.role == "number" and all(isinstance(value, int) for value in self.samples)
-        if counts and " " not in said and one_and_several(said)[0] != said:
-            return f"number of {said}"
-        return UNIT.sub(r" in \1", re.sub(r"^(?:is|has|was) (.+)", r"\1 flag", said))
+        if counts and " " not in text and one_and_several(text)[0] != text:
+            return f"number of {text}"
+        return UNIT.sub(r" in \1", re.sub(r"^(?:is|has|was) (.+)", r"\1 flag", text))
 
 
 class Table(Part):
@@ -191,8 +191,8 @@ def _reserved(dialect: str) -> frozenset[str]:
     own = KEYWORD_LIST.split()
     if dialect == "sqlite":
         return frozenset(own)
-    read = (sqlglot.Dialect.get_or_raise(name).tokenizer_class.KEYWORDS for name in ("sqlite", dialect))
-    return frozenset(own).union(*read, map(str.upper, _words_of(dialect)))
+    keywords = (sqlglot.Dialect.get_or_raise(name).tokenizer_class.KEYWORDS for name in ("sqlite", dialect))
+    return frozenset(own).union(*keywords, map(str.upper, _words_of(dialect)))
 
 
 def _words_of(dialect: str) -> Iterable[str]:
@@ -229,33 +229,33 @@ def one_and_several(name: str) -> tuple[str, str]:
     if not text.isascii() or not text[-1].isalpha():
         return text, text
     english = inflect.engine()
-    one = str(english.singular_noun(text) or text)
-    known, known_one = (is_headword(said.rpartition(" ")[2]) for said in (text, one))
+    singular = str(english.singular_noun(text) or text)
+    known, known_one = (is_headword(noun.rpartition(" ")[2]) for noun in (text, singular))
     turns_back = english.singular_noun(english.plural_noun(text)) == text
-    if f"{one}s" == text and known >= known_one and (known > known_one or turns_back):
-        one = text  # "bus" and "analysis" are no plurals
-    return one, str(english.plural_noun(one))
+    if f"{singular}s" == text and known >= known_one and (known > known_one or turns_back):
+        singular = text  # "bus" and "analysis" are no plurals
+    return singular, str(english.plural_noun(singular))
 
 
-def read_schema(database: str, *, tables: Sequence[str] = (), max_rows: int = SAMPLES, language: str = "en") -> Schema:
+def read_schema(database: str, *, tables: Sequence[str] = (), language: str = "en") -> Schema:
     """The schema of a SQLite file or of a URL as `database.url` has it, of `tables` alone where some are named, for
     sentences in `language`.
 
     Raises UserError.
     """
-    config = config_of(database, tables=list(tables), max_rows=max_rows, timeout_s=20)
+    config = config_of(database, tables=list(tables), max_rows=SAMPLES, timeout_s=20)
     try:
         with Database(config, database_place(config)) as opened:
-            read, links = _read(opened)
+            readable, links = _read(opened)
     except DatabaseFault as exc:
         of_csv = "of a CSV make one: sqlite3 NEW.db '.import --csv FILE.csv TABLE'"
         place = f"a SQLite file ({of_csv}), or a URL such as duckdb:///FILE"
         raise UserError(f"{exc}; here DATABASE is {place}, and --table names its tables") from exc
-    if not read:
+    if not readable:
         raise UserError(f"database {database}: no table with rows can be read; fill one, or name it with --table")
-    known = {(table.name, column.name) for table in read for column in table.columns}
-    kept = [link for link in links if link.own_ends <= known and link.parent_ends <= known]
-    return Schema(tables=tuple(_said(read, language)), links=tuple(kept), dialect=config.dialect)
+    known = {(table.name, column.name) for table in readable for column in table.columns}
+    known_links = [link for link in links if link.own_ends <= known and link.parent_ends <= known]
+    return Schema(tables=tuple(_said(readable, language)), links=tuple(known_links), dialect=config.dialect)
 
 
 def _read(database: Database) -> tuple[list[Table], list[Link]]:
@@ -272,8 +272,8 @@ def _read(database: Database) -> tuple[list[Table], list[Link]]:
     ]
     keys = {(name, column) for name, about in details.items() for column, _, is_key in about["columns"] if is_key}
     keys.update(*(link.own_ends for link in links))
-    read = [_table(database, name, about["kind"] == "view", keys) for name, about in details.items()]
-    tables = [table for table in read if table]
+    readable = [_table(database, name, about["kind"] == "view", keys) for name, about in details.items()]
+    tables = [table for table in readable if table]
     implied = list(_implied(database, tables, links))
     return [_with_keys(table, implied) for table in tables], links + implied
 
@@ -283,7 +283,7 @@ def config_of(database: str, **keys: Any) -> DatabaseConfig:
     try:
         return DatabaseConfig.model_validate({"url" if "://" in database else "path": database, **keys})
     except ValidationError as exc:
-        raise UserError("; ".join(str(one["msg"]).removeprefix("Value error, ") for one in exc.errors())) from exc
+        raise UserError("; ".join(str(error["msg"]).removeprefix("Value error, ") for error in exc.errors())) from exc
 
 
 def _implied(database: Database, tables: Sequence[Table], links: Sequence[Link]) -> Iterator[Link]:
@@ -329,11 +329,12 @@ def _said(tables: list[Table], language: str) -> list[Table]:
     """
     plain = language == "en" and is_english(tables)
 
-    def told[Named: (Table, Column)](named: Sequence[Named]) -> list[Named]:
-        alike = Counter(one.label for one in named)
-        return [one if plain and alike[one.label] == 1 else one.model_copy(update={"said": one.name}) for one in named]
+    def labelled[Named: (Table, Column)](parts: Sequence[Named]) -> list[Named]:
+        alike = Counter(part.label for part in parts)
+        is_clear = {label: plain and n == 1 for label, n in alike.items()}
+        return [part if is_clear[part.label] else part.model_copy(update={"said": part.name}) for part in parts]
 
-    return [table.model_copy(update={"columns": tuple(told(table.columns))}) for table in told(tables)]
+    return [table.model_copy(update={"columns": tuple(labelled(table.columns))}) for table in labelled(tables)]
 
 
 def is_english(tables: Sequence[Table]) -> bool:
@@ -358,8 +359,8 @@ def _table(database: Database, name: str, is_view: bool, keys: set[tuple[str, st
     if not counted.ok or not first.rows:
         return None
     n_rows = counted.rows[0][0]
-    read = [_column(database, name, column, n_rows, (name, column) in keys) for column in database.schema()[name]]
-    columns = tuple(column for column in read if column)
+    readable = [_column(database, name, column, n_rows, (name, column) in keys) for column in database.schema()[name]]
+    columns = tuple(column for column in readable if column)
     return Table(name=name, dialect=dialect, is_view=is_view, n_rows=n_rows, columns=columns, ident=_ident(columns))
 
 
@@ -387,7 +388,7 @@ def _column(database: Database, table: str, name: str, n_rows: int, is_key: bool
     about = {"unique": n_filled == n_distinct and n_filled > 1, "complete": n_filled == n_rows}
     alike = Counter(str(value).strip().casefold() for value in values)  # "open" beside "Open": a reader means both
     alone = [value for value in short if alike[str(value).casefold()] == 1]
-    samples = tuple(dict.fromkeys(float(f"{one:.4g}") if is_long_number(one) else one for one in alone))
+    samples = tuple(dict.fromkeys(float(f"{value:.4g}") if is_long_number(value) else value for value in alone))
     return Column(table=table, name=name, dialect=dialect, role=role, samples=samples, **about)
 
 
@@ -421,7 +422,7 @@ def _role(name: str, types: set[str], values: list[Value], short: list[Value], *
     if len(short) < 2:
         return "flag"
     if types <= {"integer", "real"}:
-        return _number_role(words(name), [value for value in short if not isinstance(value, str)], types, few=few)
+        return _number_role(words(name), [value for value in short if not isinstance(value, str)], types)
     texts = [str(value) for value in short]
     alike = len({text[10:11] for text in texts}) == 1  # 2020-01-01T10:00 and 2020-01-01 10:00 sort by their form
     if alike and sum(bool(DATE.fullmatch(text)) for text in texts) >= 0.95 * len(texts):
@@ -429,7 +430,7 @@ def _role(name: str, types: set[str], values: list[Value], short: list[Value], *
     return "category" if few else "text"
 
 
-def _number_role(label: str, values: list[int | float], types: set[str], *, few: bool) -> Role:
+def _number_role(label: str, values: list[int | float], types: set[str]) -> Role:
     whole = types == {"integer"}
     if len(values) <= 2:
         return "flag"

@@ -57,10 +57,10 @@ class Shapes:
         shown = [value for value in column.samples if side_of(value, self.seed) == "train"] or list(column.samples)
         if not shown:
             return None
-        one = self.rng.choice(shown)
+        sample = self.rng.choice(shown)
         if self.rng.random() < REAL_SHARE:
-            return one
-        return self._text(one) if isinstance(one, str) else self._number(one)
+            return sample
+        return self._text(sample) if isinstance(sample, str) else self._number(sample)
 
     def _number(self, value: int | float) -> int | float:
         text = re.sub(r"\d", lambda digit: str(self.rng.randrange(10)), repr(value))
@@ -79,8 +79,8 @@ class Shapes:
         if word.isupper():
             return "".join(self.rng.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=len(word)))
         n = max(1, round(len(word) / 2 + self.rng.uniform(-0.7, 0.7)))
-        made = "".join(self.rng.choices(SYLLABLES, k=n))
-        return made.capitalize() if word[0].isupper() else made
+        syllables = "".join(self.rng.choices(SYLLABLES, k=n))
+        return syllables.capitalize() if word[0].isupper() else syllables
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def han_of(schema: Schema) -> list[str]:
 def lesson_of(schema: Schema, settled: Settled, prompt: str) -> Lesson:
     known = wordings(settled.language)
     parts = [text for kind, texts in known.items() if kind != "how" for text in texts]
-    said = [re.sub(r"{\w+}", " ", text) for text in parts] + list(known["how"].values())
+    sentences = [re.sub(r"{\w+}", " ", text) for text in parts] + list(known["how"].values())
     names = [name for table in schema.tables for name in (table.name, *(column.name for column in table.columns))]
     labels = [
         text for table in schema.tables for text in (table.label, table.labels, *(c.label for c in table.columns))
@@ -163,7 +163,7 @@ def lesson_of(schema: Schema, settled: Settled, prompt: str) -> Lesson:
     frames += POSTGRES_FRAMES if schema.dialect == "postgres" else ()
     frames = [json.dumps(text, ensure_ascii=False)[1:-1] for text in [*frames, *odd]]  # as calls have them
     frame = ["system", "user", "assistant", "MAX", "MIN", "SUM", "status", "success", "error", "records", "count"]
-    texts = [*said, *labels, *names, *SYLLABLES, *frame, "query_database_by_sql", "sql", "工具", prompt]
+    texts = [*sentences, *labels, *names, *SYLLABLES, *frame, "query_database_by_sql", "sql", "工具", prompt]
     texts += everyday(settled.language)
     return Lesson(
         texts=[*texts * 3, "".join(han_of(schema))],

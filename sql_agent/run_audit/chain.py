@@ -144,10 +144,10 @@ class Chain:
         figures = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if value is not None)
         yield f"update     {update['id']}: {counts}; {figures}"
         yield f"           weights {update['weights_before'] or '?'} -> {update['weights_after'] or '?'}"
-        kept = self._row("SELECT path FROM checkpoint WHERE update_id = ?", update["id"])
-        if kept:
-            gone = "" if any((self._folder / kept["path"]).glob("actor/*.pt")) else " (no longer there)"
-            yield f"checkpoint {kept['path']}{gone}"
+        checkpoint = self._row("SELECT path FROM checkpoint WHERE update_id = ?", update["id"])
+        if checkpoint:
+            gone = "" if any((self._folder / checkpoint["path"]).glob("actor/*.pt")) else " (no longer there)"
+            yield f"checkpoint {checkpoint['path']}{gone}"
         else:
             yield "checkpoint none of this step (trainer.save_every)"
 

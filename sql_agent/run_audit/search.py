@@ -47,12 +47,12 @@ CONDITIONS = {
 }
 
 
-def values_of(**given: Any) -> Row:
+def values_of(**conditions: Any) -> Row:
     """The values of a query by the names of CONDITIONS; what is None, "" or False asks for nothing.
 
     `unscored` is a reason, or `any`; `question` an id, or a part of its text; `agent` a name of [agents], or `default`.
     """
-    values = {name: value for name, value in given.items() if value not in (None, "") and value is not False}
+    values = {name: value for name, value in conditions.items() if value not in (None, "") and value is not False}
     if values.get("unscored") == ANY:
         values["any_reason"] = values.pop("unscored")
     if values.get("agent") == DEFAULT:

@@ -104,9 +104,8 @@ def read_run(folder: Path, *, evaluation: Path | None = None, played: list[Entry
         trials = place / TRIALS
         records = _lines(trials, TrialRecord.model_validate_json, run.problems)
         # A resumed evaluation plays a trial anew that had a fault: the later line counts.
-        run.trials = list(
-            {record.key: _entry(trials, at, record, side=record.model) for at, record in records}.values()
-        )
+        latest = {record.key: _entry(trials, at, record, side=record.model) for at, record in records}
+        run.trials = list(latest.values())
     return run
 
 
@@ -161,8 +160,8 @@ def _metrics(line: bytes) -> Tree:
     row = json.loads(line)
     if not isinstance(row, dict):
         raise ValueError("no JSON object")
-    kept = {key: value for key, value in row.items() if key == "kind" or number(value) is not None}
-    return kept | ({"warnings": row["warnings"]} if isinstance(row.get("warnings"), list) else {})
+    figures = {key: value for key, value in row.items() if key == "kind" or number(value) is not None}
+    return figures | ({"warnings": row["warnings"]} if isinstance(row.get("warnings"), list) else {})
 
 
 def _entry(file: Path, offset: int, record: RunRecord | TrialRecord, *, side: str) -> Entry:

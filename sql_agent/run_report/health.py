@@ -79,8 +79,8 @@ def health(run: RunData) -> list[Series]:
 
 def _limits(run: RunData) -> dict[str, tuple[float | None, bool]]:
     """Metric -> the run's limit, and whether above it is bad. A limit of 0 is none."""
-    given = tree(run.config.get("health"))
-    limits = [(number(given.get(key)) or None, *watched(key)) for key in LIMITS]
+    configured = tree(run.config.get("health"))
+    limits = [(number(configured.get(key)) or None, *watched(key)) for key in LIMITS]
     return {f"health/{name}": (limit, above) for limit, name, above in limits}
 
 

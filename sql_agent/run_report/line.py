@@ -18,9 +18,7 @@ def report_line(folder: Path) -> str:
     """
     command = supervise.supervised(*COMMAND, "report", str(folder))
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=TIME_LIMIT_S, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIME_LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as exc:
         return f"warning: no report of this run ({exc})"
     lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()

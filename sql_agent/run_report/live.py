@@ -71,7 +71,9 @@ class LiveRun:
         self._drawn = ("unread", "")
         self._rollouts: list[Entry] = []
         self._read_to = 0
-        self._sought, self._hits, self._searched = "", deque[int](maxlen=MOST_ROLLOUTS), 0
+        self._sought = ""
+        self._hits = deque[int](maxlen=MOST_ROLLOUTS)
+        self._searched = 0
 
     @property
     def version(self) -> str:

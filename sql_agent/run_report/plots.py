@@ -132,20 +132,20 @@ def reward(train: Series, held_out: list[tuple[int, Estimate]]) -> Draw:
     """Training reward with its moving mean, and the held-out points with their intervals."""
 
     def draw(axes: Any, ink: Ink) -> None:
-        training, held = ink.series[:2]
+        training_color, held_out_color = ink.series[:2]
         if train.steps:
             dots = {"marker": "o", "markersize": 3.5, "label": "training, per step"}
-            axes.plot(train.steps, train.values, color=training, linewidth=1, alpha=0.5, **dots)
+            axes.plot(train.steps, train.values, color=training_color, linewidth=1, alpha=0.5, **dots)
         if len(train.steps) > 4:
             smooth = moving_mean(train.values)
-            axes.plot(train.steps, smooth, color=training, linewidth=2.4, label="training, moving mean")
+            axes.plot(train.steps, smooth, color=training_color, linewidth=2.4, label="training, moving mean")
         steps, means = [step for step, _ in held_out], [reward.mean for _, reward in held_out]
         bounds = [(step, e.low, e.high) for step, e in held_out if not math.isnan(e.low)]
         for step, low, high in bounds:
-            axes.plot([step, step], [low, high], color=held, linewidth=2, alpha=0.8)
+            axes.plot([step, step], [low, high], color=held_out_color, linewidth=2, alpha=0.8)
         if held_out:
             diamonds = {"marker": "D", "markersize": 7, "label": "held out, 95 % interval"}
-            axes.plot(steps, means, color=held, linewidth=1.2, linestyle=(0, (4, 3)), **diamonds)
+            axes.plot(steps, means, color=held_out_color, linewidth=1.2, linestyle=(0, (4, 3)), **diamonds)
         style(axes, ink, steps=[*train.steps, *steps])
         from_zero(axes, [*train.values, *means, *(low for _, low, _ in bounds)])
         axes.set_xlabel("step", color=ink.muted)

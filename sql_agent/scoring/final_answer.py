@@ -141,11 +141,11 @@ def read_answer(text: str) -> Answer:
     """The final answer of a text."""
     text = _plain(strip_thinking(text)[-MAX_CHARS:])
     statements, behind, is_marked = _stated(text)
-    read = [_number_of(statement, is_marked=is_marked) for statement in statements]
-    last = read[-1]
-    is_one = len({answer.number.value if answer.number else answer.text for answer in read}) == 1
+    answers = [_number_of(statement, is_marked=is_marked) for statement in statements]
+    last = answers[-1]
+    all_agree = len({answer.number.value if answer.number else answer.text for answer in answers}) == 1
     is_unknown = not is_marked and re.search(UNKNOWING, text, re.I)
-    if not is_one or is_unknown or (last.number and _takes_back(_unwrapped(behind), last.number)):
+    if not all_agree or is_unknown or (last.number and _takes_back(_unwrapped(behind), last.number)):
         return Answer(last.text, unclear=True)
     return last
 
@@ -169,13 +169,13 @@ def shown(answer: Answer) -> str:
     return f"{text}%" if answer.number.percent else text
 
 
-def same_number(wanted: Number, given: Number) -> bool:
+def same_number(truth: Number, answer: Number) -> bool:
     """Whether both are one amount: 50% is 50 as well as 0.5 where one side alone says percent."""
-    if (wanted.unit and given.unit and wanted.unit != given.unit) or (given.about and wanted.value.denominator == 1):
+    if (truth.unit and answer.unit and truth.unit != answer.unit) or (answer.about and truth.value.denominator == 1):
         return False
-    share = Fraction(1, 100) if wanted.percent != given.percent else 1
-    percent, plain = (wanted, given) if wanted.percent else (given, wanted)
-    return wanted.value == given.value or percent.value * share == plain.value
+    share = Fraction(1, 100) if truth.percent != answer.percent else 1
+    percent, plain = (truth, answer) if truth.percent else (answer, truth)
+    return truth.value == answer.value or percent.value * share == plain.value
 
 
 def _plain(text: str) -> str:

@@ -90,29 +90,29 @@ class MathChecker:
 
     def compare(self, reference: str, answer: str) -> MathVerdict:
         """Compare the candidates of both texts. Raises MathFault."""
-        wanted, given = candidate(reference), candidate(answer)
-        if len(wanted) > MAX_CHARS:
-            raise MathFault(f"the reference has {len(wanted)} characters; a formula has at most {MAX_CHARS}")
-        if len(given) > MAX_CHARS:
-            return MathVerdict(False, f"{len(given)} characters; a formula has at most {MAX_CHARS}")
+        expected, actual = candidate(reference), candidate(answer)
+        if len(expected) > MAX_CHARS:
+            raise MathFault(f"the reference has {len(expected)} characters; a formula has at most {MAX_CHARS}")
+        if len(actual) > MAX_CHARS:
+            return MathVerdict(False, f"{len(actual)} characters; a formula has at most {MAX_CHARS}")
         with self._lock:
-            verdict = self._ask(wanted, given)
-        ours, theirs = units(wanted), units(given)
+            verdict = self._ask(expected, actual)
+        ours, theirs = units(expected), units(actual)
         if verdict.equal and ours and theirs and ours != theirs:
             return MathVerdict(False, f"the unit is {', '.join(sorted(theirs))}, not {', '.join(sorted(ours))}")
         return verdict
 
-    def _ask(self, wanted: str, given: str) -> MathVerdict:
+    def _ask(self, expected: str, actual: str) -> MathVerdict:
         child = self._running()
         try:
-            readable = child.ask({"reference": wanted}, timeout_s=WALL_S)["ok"]
+            readable = child.ask({"reference": expected}, timeout_s=WALL_S)["ok"]
         except Gone as gone:
             self._check_time(gone)
             readable = False
         if not readable:
-            raise MathFault(f"the reference {wanted[:100]!r} cannot be read as mathematics within its limits")
+            raise MathFault(f"the reference {expected[:100]!r} cannot be read as mathematics within its limits")
         try:
-            reply = child.ask({"answer": given}, timeout_s=WALL_S)
+            reply = child.ask({"answer": actual}, timeout_s=WALL_S)
         except Gone as gone:
             self._check_time(gone)
             return MathVerdict(False, f"not comparable within {self._cpu_s:g} s of processor time")

@@ -40,22 +40,22 @@ def main() -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _verdict(wanted: list[Any], answer: str) -> dict[str, Any]:
-    given = expressions(answer)
-    if not given:
+def _verdict(expected: list[Any], answer: str) -> dict[str, Any]:
+    actual = expressions(answer)
+    if not actual:
         return {"equal": False, "why": "no mathematics in the answer"}
-    equal = same(wanted, given)
-    return {"equal": equal, "why": "" if equal else f"{given[-1]} is not {wanted[-1]}"[:200]}
+    equal = same(expected, actual)
+    return {"equal": equal, "why": "" if equal else f"{actual[-1]} is not {expected[-1]}"[:200]}
 
 
 def compare(reference: str, answer: str) -> bool:
     return same(expressions(reference), expressions(answer))
 
 
-def same(wanted: list[Any], given: list[Any]) -> bool:
+def same(expected: list[Any], actual: list[Any]) -> bool:
     """True when any reading of the one equals any reading of the other."""
     try:
-        return bool(verify(wanted, given, timeout_seconds=None))
+        return bool(verify(expected, actual, timeout_seconds=None))
     except (MemoryError, RecursionError):
         return False
 

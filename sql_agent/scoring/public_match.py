@@ -25,9 +25,9 @@ _THIS_YEAR = re.compile(r"YEAR\s*\(\s*CURDATE\s*\(\s*\)\s*\)\s*", re.IGNORECASE)
 _SPACED = re.compile(r"([<>!]) =")
 
 
-def bird_equal(wanted: Rows, given: Rows, *, reference: str) -> bool:
+def bird_equal(expected: Rows, actual: Rows, *, reference: str) -> bool:
     """The same set of rows, columns in the same order; how often and in which order rows come does not matter."""
-    return set(map(tuple, wanted)) == set(map(tuple, given))
+    return set(map(tuple, expected)) == set(map(tuple, actual))
 
 
 def spider_query(sql: str) -> str:
@@ -36,13 +36,13 @@ def spider_query(sql: str) -> str:
     return _THIS_YEAR.sub("2020", plain)
 
 
-def spider_equal(wanted: Rows, given: Rows, *, reference: str) -> bool:
+def spider_equal(expected: Rows, actual: Rows, *, reference: str) -> bool:
     """The same rows, each as often, under one order of the columns; in the same order of rows where the reference has
     ORDER BY anywhere. Nothing equals nothing, whatever its columns.
     """
-    if not wanted or not given or len(wanted) != len(given) or len(wanted[0]) != len(given[0]):
-        return not wanted and not given
-    left, right = list(map(tuple, wanted)), list(map(tuple, given))
+    if not expected or not actual or len(expected) != len(actual) or len(expected[0]) != len(actual[0]):
+        return not expected and not actual
+    left, right = list(map(tuple, expected)), list(map(tuple, actual))
     is_ordered = "order by" in spider_query(reference).lower()
     # The published first look: rows with their cells sorted as text. It parts (1, 10) from (1.0, 10), which are equal
     # as numbers and sort differently.

@@ -23,13 +23,13 @@ MAX_RESULT_ROWS = 10_000  # of a result that is compared as a whole
 MAX_ORDERS = 5000  # column orders tried; only results whose columns hold the same values need more than one
 
 
-def same_results(wanted: Sequence[Sequence[Any]], given: Sequence[Sequence[Any]], *, ordered: bool) -> bool:
+def same_results(expected: Sequence[Sequence[Any]], actual: Sequence[Sequence[Any]], *, ordered: bool) -> bool:
     """True when the rows of `given` are those of `wanted` under the rule above."""
-    if len(wanted) != len(given):
+    if len(expected) != len(actual):
         return False
-    if not wanted:
+    if not expected:
         return True
-    left, right = [_row(row) for row in wanted], [_row(row) for row in given]
+    left, right = [_row(row) for row in expected], [_row(row) for row in actual]
     return len(left[0]) == len(right[0]) and same_rows(left, right, ordered=ordered)
 
 
@@ -42,36 +42,36 @@ def same_rows(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]], *, orde
     return False
 
 
-def nearness(wanted: Sequence[Sequence[Any]], given: Sequence[Sequence[Any]], *, ordered: bool) -> float:
+def nearness(expected: Sequence[Sequence[Any]], actual: Sequence[Sequence[Any]], *, ordered: bool) -> float:
     """1 for the same results, else 0.5 times the product of their agreement, in [0, 0.5].
 
     A product, so that neither everything (`SELECT *`, a cross join) nor a single lucky row pays much.
     """
-    if same_results(wanted, given, ordered=ordered):
+    if same_results(expected, actual, ordered=ordered):
         return 1.0
-    return 0.5 * math.prod(agreement(wanted, given, ordered=ordered))
+    return 0.5 * math.prod(agreement(expected, actual, ordered=ordered))
 
 
 def agreement(
-    wanted: Sequence[Sequence[Any]], given: Sequence[Sequence[Any]], *, ordered: bool
+    expected: Sequence[Sequence[Any]], actual: Sequence[Sequence[Any]], *, ordered: bool
 ) -> tuple[float, float, float]:
     """Columns (precision times recall), precision of rows and recall of rows, each in [0, 1].
 
     Columns pair off by the values that they share. Rows are compared in those columns, each as often as it stands;
     where the reference orders its rows, only those in their place count.
     """
-    if not wanted or not given:
+    if not expected or not actual:
         return 0.0, 0.0, 0.0
-    left, right = [_row(row) for row in wanted], [_row(row) for row in given]
+    left, right = [_row(row) for row in expected], [_row(row) for row in actual]
     if not (pairs := _column_pairs(left, right)):
         return 0.0, 0.0, 0.0
     columns = len(pairs) ** 2 / (len(left[0]) * len(right[0]))
-    wanted_rows = [tuple(row[i] for i, _ in pairs) for row in left]
-    given_rows = [tuple(row[j] for _, j in pairs) for row in right]
+    expected_rows = [tuple(row[i] for i, _ in pairs) for row in left]
+    actual_rows = [tuple(row[j] for _, j in pairs) for row in right]
     hits = (
-        sum(a == b for a, b in zip(wanted_rows, given_rows, strict=False))
+        sum(a == b for a, b in zip(expected_rows, actual_rows, strict=False))
         if ordered
-        else _shared(wanted_rows, given_rows)
+        else _shared(expected_rows, actual_rows)
     )
     return columns, hits / len(right), hits / len(left)
 
@@ -128,9 +128,9 @@ def _value(cell: Any) -> Any:
 
 def column_orders(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> Iterator[tuple[int, ...]]:
     """Arrangements of the right columns in which each holds the same values as the left one in its place."""
-    wanted = [Counter(column) for column in zip(*left, strict=True)]
-    given = [Counter(column) for column in zip(*right, strict=True)]
-    fits = [[i for i, values in enumerate(given) if values == column] for column in wanted]
+    left_columns = [Counter(column) for column in zip(*left, strict=True)]
+    right_columns = [Counter(column) for column in zip(*right, strict=True)]
+    fits = [[i for i, values in enumerate(right_columns) if values == column] for column in left_columns]
     tried = 0
 
     def extend(chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

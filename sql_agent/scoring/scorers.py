@@ -42,8 +42,8 @@ async def judge(question: Question, episode: Episode, context: ScoringContext) -
     """The LLM judge where there is one; else the offline judge, or on a database of one's own the query's result."""
     if context.llm:
         return await llm(question, episode, context)
-    kind = await offline_kind(question, context)
-    return await (sql_result if kind == "sql_result" else reference)(question, episode, context)
+    grade = sql_result if await offline_kind(question, context) == "sql_result" else reference
+    return await grade(question, episode, context)
 
 
 async def offline_kind(question: Question, context: ScoringContext) -> AnswerType | Literal["sql_result", "quote"]:

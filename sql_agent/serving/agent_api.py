@@ -152,14 +152,14 @@ class AgentApi:
         return JSONResponse(await turn.body())
 
     async def _feedback(self, request: Request) -> Response:
-        given = _parsed(Feedback, await request.body())
+        feedback = _parsed(Feedback, await request.body())
         if not self._keeper:
             raise NoReply(404, "nothing is kept here: set serve.keep", INVALID)
         try:
-            left_out = await asyncio.wrap_future(self._keeper.feedback(given))
+            left_out = await asyncio.wrap_future(self._keeper.feedback(feedback))
         except OSError as exc:
             raise NoReply(500, f"the feedback was not kept: {exc.strerror}", "not_kept") from exc
-        return JSONResponse({"id": given.id, "score": given.score, **({"answer": left_out} if left_out else {})})
+        return JSONResponse({"id": feedback.id, "score": feedback.score, **({"answer": left_out} if left_out else {})})
 
     def _checked(self, chat: ChatRequest) -> ChatRequest:
         if chat.model != self._name:

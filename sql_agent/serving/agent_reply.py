@@ -72,7 +72,9 @@ class ResponseReply:
 
     def __init__(self, request: ChatRequest) -> None:
         self.id = f"resp_{uuid.uuid4().hex}"
-        self._request, self._created, self._number = request, int(time.time()), 0
+        self._request = request
+        self._created = int(time.time())
+        self._number = 0
         self._messages: list[dict[str, Any]] = []
         self._text: str | None = None  # of the message that is being written
 

@@ -22,8 +22,8 @@ class _Strict(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_null(cls, given: Any) -> Any:
-        return {key: value for key, value in given.items() if value is not None} if isinstance(given, dict) else given
+    def _without_null(cls, tree: Any) -> Any:
+        return {key: value for key, value in tree.items() if value is not None} if isinstance(tree, dict) else tree
 
 
 class _Part[Kind](_Strict):
@@ -176,8 +176,8 @@ class ResponseRequest(_AnyRequest):
 
     @field_validator("input", mode="before")
     @classmethod
-    def _as_messages(cls, given: Any) -> Any:
-        return [{"role": "user", "content": given}] if isinstance(given, str) else given
+    def _as_messages(cls, value: Any) -> Any:
+        return [{"role": "user", "content": value}] if isinstance(value, str) else value
 
     @property
     def chat(self) -> ChatRequest:

@@ -106,7 +106,8 @@ class Chat:
 
     def _answer(self, line: str) -> None:
         self._kind = ""
-        llm, timeout_s = self.conversation.llm, self.conversation.llm_timeout_s
+        llm = self.conversation.llm
+        timeout_s = self.conversation.llm_timeout_s
         try:
             self._loop.run(self.conversation.say(line, self._tell))
             self._out.print()
@@ -137,7 +138,7 @@ class Chat:
         for call in last.tool_calls:
             self._note(f"\nturn {call.turn}  {call.name} {call.arguments}  ({call.outcome}, {call.elapsed_s:.1f} s)")
             self._note(call.result, style="")
-        if not last.asked:
+        if not last.call_keys:
             self._note("no tool was called yet")
 
     def _note(self, text: str, *, style: str = "dim") -> None:

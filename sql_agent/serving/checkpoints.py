@@ -14,6 +14,15 @@ from sql_agent.config import TrainerConfig, resolve_path
 MODEL_FILES = (".safetensors", ".pt", ".json")  # what makes another model when it changes
 
 
+def stamps(folder: Path) -> dict[str, tuple[int, int]]:
+    """Bytes and ns of the last change of the files that make a model, by their paths in its folder."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix in MODEL_FILES
+    }
+
+
 def find_checkpoint(trainer: TrainerConfig, *, method: str) -> Path:
     """The complete global_step_N folder that `trainer.resume` means. Raises UserError.
 

@@ -129,9 +129,9 @@ def is_final(fault: LLMFault) -> bool:
 def explain_fault(fault: LLMFault, llm: LLMEndpoint, *, timeout_s: float, words: Words = FLAGS) -> str:
     """What failed, by which rule, and what helps; with the server's own words, without the key."""
     cause = fault.__cause__
-    said = server_message(cause) or str(fault)
+    server_words = server_message(cause) or str(fault)
     text = _rule(cause, llm, timeout_s=timeout_s, words=words) or NO_ANSWER.format(words.base_url, llm.base_url)
-    text += f"\nit said: {said[:500]}" if said else ""
+    text += f"\nit said: {server_words[:500]}" if server_words else ""
     keep_secret(llm.api_key)
     return redacted(text)
 

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from foundation.errors import UserError
-from foundation.files import stamps
 from sql_agent.config import HOME, ROOT
 from sql_agent.serving.checkpoint_model import TEXT_FILES
-from sql_agent.serving.checkpoints import MODEL_FILES
+from sql_agent.serving.checkpoints import stamps
 
 MERGED = HOME / ".cache" / "merged"
 
@@ -35,7 +34,7 @@ def merged_start(base: Path, adapter: Path | None) -> Path:
         raise UserError(
             f"--lora-adapter-path {adapter}: no adapter_model.safetensors there (pickled weights can run code)"
         )
-    made_of = [(str(part), stamps(part, MODEL_FILES)) for part in (base, adapter)]
+    made_of = [(str(part), stamps(part)) for part in (base, adapter)]
     folder = MERGED / f"{adapter.name}-{hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:10]}"
     if folder.exists():
         return folder

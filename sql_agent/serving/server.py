@@ -117,11 +117,7 @@ class Server:
 
 @contextmanager
 def serve_model(
-    folder: Path,
-    config: TrainConfig,
-    *,
-    on_wait: Callable[[float], None] = lambda _: None,
-    port: int = 0,
+    folder: Path, config: TrainConfig, *, on_wait: Callable[[float], None] = lambda _: None, port: int = 0
 ) -> Iterator[Server]:
     """Serve `folder` and yield when it answers. Call it in the main thread.
 
@@ -130,7 +126,9 @@ def serve_model(
     """
     if wrong := wrong_versions("vllm"):
         raise LLMFault(wrong)
-    port, name, cpu = port or free_port(), folder.name, on_cpu(config.trainer.device)
+    port = port or free_port()
+    name = folder.name
+    cpu = on_cpu(config.trainer.device)
     command = server_command(folder, config, name=name, port=port, cpu=cpu)
     server = Server(f"http://127.0.0.1:{port}/v1", folder, name, *_start(command, server_environment(cpu=cpu)))
     keep_log = True

@@ -102,11 +102,11 @@ def error_reply(status: int, message: str, **headers: str) -> Reply:
 
 def in_turn(*answers: Answer) -> Handler:
     """A handler that gives one answer after the other and repeats the last."""
-    rest, lock = list(answers), threading.Lock()
+    remaining, lock = list(answers), threading.Lock()
 
     def handler(_: dict[str, Any]) -> Answer:
         with lock:
-            return rest.pop(0) if len(rest) > 1 else rest[0]
+            return remaining.pop(0) if len(remaining) > 1 else remaining[0]
 
     return handler
 

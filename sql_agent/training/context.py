@@ -102,24 +102,25 @@ def check_context(config: AgentTree, model: Path, questions: Sequence[Question])
                     count=lambda text: len(encode(text).ids),
                     template=read_template(model),
                 )
-                compare(settings.agent, config.rollout, tokens, held=context_tokens(model, config.rollout), name=name)
+                window = context_tokens(model, config.rollout)
+                compare(settings.agent, config.rollout, tokens, window=window, name=name)
 
 
-def compare(agent: AgentConfig, rollout: RolloutConfig, tokens: EpisodeTokens, *, held: int, name: str = "") -> None:
-    """`held`: tokens that the model server holds of one conversation; `name` is the agent's where it is of several."""
+def compare(agent: AgentConfig, rollout: RolloutConfig, tokens: EpisodeTokens, *, window: int, name: str = "") -> None:
+    """`window`: tokens the model server holds of one conversation; `name` is the agent's where it is of several."""
     who = f"agent {name}: " if name else ""
-    if tokens.first > rollout.max_prompt_tokens or tokens.first + rollout.max_response_tokens > held:
+    if tokens.first > rollout.max_prompt_tokens or tokens.first + rollout.max_response_tokens > window:
         raise UserError(
             f"{who}system prompt, tools and the longest question take about {tokens.first} tokens, which must not "
             f"exceed rollout.max_prompt_tokens = {rollout.max_prompt_tokens}, nor leave less than "
-            f"rollout.max_response_tokens = {rollout.max_response_tokens} of the {held} tokens of a conversation. "
+            f"rollout.max_response_tokens = {rollout.max_response_tokens} of the {window} tokens of a conversation. "
             "Raise rollout.max_prompt_tokens and rollout.max_model_len, or shorten agent.system_prompt"
         )
-    if tokens.episode > held and agent.context == "keep":
+    if tokens.episode > window and agent.context == "keep":
         logger.warning(
             "%san episode of agent.max_turns = %d needs about %d tokens (%d before the first answer, %d for a full "
             "result), but a conversation holds %d: it would end as context_overflow, through no fault of the policy. "
             "Raise rollout.trajectory_max_response_tokens and rollout.max_model_len, or lower database.max_chars or "
             "agent.max_turns",
-            *(who, agent.max_turns, tokens.episode, tokens.first, tokens.result, held),
+            *(who, agent.max_turns, tokens.episode, tokens.first, tokens.result, window),
         )

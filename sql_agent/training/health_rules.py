@@ -90,9 +90,10 @@ def behaviour(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     shares |= {f"tools/{tool}/faults/{reason}": float(n) for (tool, reason), n in broken_tools(rows).items()}
     if not scored:
         return shares
+    n_empty = sum(record.reward_parts.get("sql", 0.0) > 0 and not record.found_rows for record in scored)
     return {
         **shares,
-        "health/bonus_without_rows_share": share(sum(map(is_empty_bonus, scored)), len(scored)),
+        "health/bonus_without_rows_share": share(n_empty, len(scored)),
         "health/repeat_share": share(sum(map(repeats_a_query, scored)), len(scored)),
         "health/answer_chars_mean": statistics.fmean(len(record.answer) for record in scored),
         **calls_by_agent(scored),
@@ -123,10 +124,6 @@ def tool_counts(records: Sequence[RunRecord]) -> dict[str, float]:
             ("cut", outcomes.count("cut")),
         )
     }
-
-
-def is_empty_bonus(record: RunRecord) -> bool:
-    return record.reward_parts.get("sql", 0.0) > 0 and not record.found_rows
 
 
 def repeats_a_query(record: RunRecord) -> bool:

@@ -103,7 +103,7 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console, python: P
             f"optim.teacher = {config.optim.teacher}: verl's workers load no second model. Serve it with vLLM and give "
             "its address, or train with --backend local"
         )
-    return run_grpo(config, terminal, check=check, held=claimed, fit=lambda plan: fit(plan, role=role, python=python))
+    return run_grpo(config, terminal, check=check, within=claimed, fit=lambda plan: fit(plan, role=role, python=python))
 
 
 def run_grpo(
@@ -112,11 +112,11 @@ def run_grpo(
     *,
     check: Callable[[str], None],
     fit: Callable[[GrpoPlan], None],
-    held: Callable[[GrpoPlan], AbstractContextManager[None]] = lambda _: nullcontext(),
+    within: Callable[[GrpoPlan], AbstractContextManager[None]] = lambda _: nullcontext(),
     method: str = "grpo",
     begins: str = STARTING,
 ) -> tuple[int, Path]:
-    """GRPO by a back end: `check` looks at what that needs, and `fit` trains within `held`. Raises UserError.
+    """GRPO by a back end: `check` looks at what that needs, and `fit` trains, `within` a context. Raises UserError.
 
     `check` gets the checkpoint to go on from, or ""; `method` is what the summary calls the back end; `begins` is said
     while nothing is trained yet.
@@ -127,7 +127,7 @@ def run_grpo(
         where = f"{config.trainer.device}, in one process" if method == "local" else config.trainer.device
         lines = [f"recipe {config.recipe} on {where}: {plan.steps} steps, judge: {scoring.judge_name}"]
         terminal.print("\n".join([*lines, f"model {plan.model}", *findings(plan.probed)]), markup=False)
-        with held(plan):
+        with within(plan):
             plan.write_down()
             summary = carry_out(plan, lambda: fit(plan), begins=begins)
     terminal.print(summary_table(summary))
@@ -194,12 +194,12 @@ def claimed(plan: GrpoPlan) -> Iterator[None]:
     config = plan.config
     lora, gateway = config.model.lora_rank > 0, config.rollout.proxy == "gateway"
     prepare_stack(cpu=config.trainer.device == "cpu", offline=True, lora=lora, gateway=gateway)
-    with ExitStack() as held:
+    with ExitStack() as stack:
         if address := config.store.external_address:
             from agl_plugin.run.store_claim import StoreClaim
 
             try:
-                held.enter_context(StoreClaim(address, run=plan.run_dir.name, keep_spans=config.store.keep_spans))
+                stack.enter_context(StoreClaim(address, run=plan.run_dir.name, keep_spans=config.store.keep_spans))
             except RunError as exc:
                 shutil.rmtree(plan.run_dir)
                 raise UserError(str(exc)) from exc

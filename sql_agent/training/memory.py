@@ -104,7 +104,8 @@ def memory(
         tokens = (
             max(optim.micro_batch_tokens, trained) if optim.micro_batch_tokens else optim.micro_batch_rows * trained
         )
-        words, tokens = vocabulary(model.path), -(-tokens // trainer.sequence_parallel)
+        words = vocabulary(model.path)
+        tokens = -(-tokens // trainer.sequence_parallel)
         n_bytes = LOGIT_BYTES * tokens * words
         yield f"  logits: {n_bytes / GB:.3g} GB at most, for {tokens} tokens after the prompt x {words} words"
     weights = SAMPLED_BYTES * n / rollout.tensor_parallel

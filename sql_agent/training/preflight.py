@@ -67,7 +67,8 @@ def check_disk(trainer: TrainerConfig, model: Path, *, lora: bool) -> None:
     except OSError as exc:
         raise UserError(f"trainer.runs_dir = {runs_dir}: cannot be written ({exc}). Choose another folder") from exc
     weights = sum(file.stat().st_size for file in model.glob("*.safetensors"))
-    need, free = int(checkpoint_bytes(trainer, weights, lora=lora)), shutil.disk_usage(runs_dir).free
+    need = int(checkpoint_bytes(trainer, weights, lora=lora))
+    free = shutil.disk_usage(runs_dir).free
     if free < need:
         raise UserError(
             f"trainer.runs_dir = {runs_dir}: {size_text(free)} free, but {trainer.keep_checkpoints} checkpoints, the "
@@ -83,7 +84,8 @@ def checkpoint_bytes(trainer: TrainerConfig, weights: float, *, lora: bool) -> f
 
 def check_store_port(store: StoreConfig, *, role: str) -> None:
     """The port of the store that this run is to serve is free: what starts it would name neither port nor remedy."""
-    chosen, port = store.port_in(role), os.environ.get("AGL_SERVER_PORT", "")
+    chosen = store.port_in(role)
+    port = os.environ.get("AGL_SERVER_PORT", "")
     if store.external_address or role == "runner" or not (port or chosen):
         return
     set_by, port = ("AGL_SERVER_PORT", port) if port else ("store.port", str(chosen))

@@ -95,11 +95,9 @@ def is_cheap(questions: Sequence[Question], scoring: ScoringContext) -> bool:
 
 def findings(fields: Sequence[FieldProbe]) -> Iterator[str]:
     """Lines for people: the fields where a constant pays, and those that are flat."""
-    paying = [
-        f"{field.constant:.2f} of {field.honest:.2f} in {field.field}" for field in fields if field.constant > PAID
-    ]
-    if paying:
-        yield f"one constant answer earns {'; '.join(paying)}"
+    paid = [f"{field.constant:.2f} of {field.honest:.2f} in {field.field}" for field in fields if field.constant > PAID]
+    if paid:
+        yield f"one constant answer earns {'; '.join(paid)}"
     for field in fields:
         if field.is_flat:
             yield f"field {field.field}: every answer that was tried earns {field.honest:.2f}, so its groups are flat"

@@ -62,15 +62,16 @@ def source_of(data: DataConfig, runs: Path, model: Path) -> dict[str, Any]:
 
 def check_tokens(stored: StoredRun, model: Path) -> None:
     """The model has the tokenizer and the chat template of the one that sampled. Raises UserError."""
-    name, sampled_by = stored.folder, stored.model
+    name = stored.folder
+    sampled_by = stored.model
     for folder in (sampled_by, model):
         if not (folder / TOKENIZER).is_file():
             raise UserError(
                 f"data.from_store = {name}: its rollouts are tokens of {sampled_by}, and {folder} has no {TOKENIZER}, "
                 "by which tokens are compared. Put it back, or learn from the run's texts: `agentgrpo sft --data`"
             )
-    for part, read in (("tokenizer", _vocabulary), ("chat template", read_template)):
-        if read(sampled_by) != read(model):
+    for part, load in (("tokenizer", _vocabulary), ("chat template", read_template)):
+        if load(sampled_by) != load(model):
             raise UserError(
                 f"data.from_store = {name}: {model} has another {part} than {sampled_by}, which sampled its rollouts. "
                 "Train that model or one made of it, or learn from the run's texts: `agentgrpo sft --data`"

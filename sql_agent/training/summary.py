@@ -26,10 +26,6 @@ from sql_agent.records import RunRecord
 from sql_agent.training.ancestry import ancestors_text
 
 
-def _mean(values: list[float]) -> float | None:
-    return statistics.fmean(values) if values else None
-
-
 def _total(rows: list[dict[str, Any]], name: str) -> int:
     return int(sum(row.get(name) or 0 for row in rows))
 
@@ -83,6 +79,7 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
     for row in scored:
         for name, value in row.reward_parts.items():
             parts[name].append(value)
+    rewards = [r.reward for r in scored if r.reward is not None]
     moved = [row.get("actor/weights_changed_share") for row in train]
     return {
         **facts,
@@ -96,7 +93,7 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "late_calls": {fate: _total(metrics, f"rollout/late_calls/{fate}") for fate in ("aborted", "refused")},
         "too_old": _total(train, "rollout/too_old"),
         "triplets": sum(len(r.response_tokens) for r in scored),
-        "reward_mean": _mean([r.reward for r in scored if r.reward is not None]),
+        "reward_mean": statistics.fmean(rewards) if rewards else None,
         "reward_parts": {name: statistics.fmean(values) for name, values in parts.items()},
         "reward_last_step": train[-1].get("rollout/reward_mean") if train else None,
         "zero_variance_groups": _total(train, "rollout/zero_variance_groups"),
@@ -189,12 +186,13 @@ def _time(seconds: dict[str, float]) -> str:
 def _of_rollouts(summary: dict[str, Any]) -> dict[str, str]:
     unscored, late = _counted(summary["unscored"]) or "none", _counted(summary["late_calls"])
     parts = " + ".join(f"{k} {v:.3f}" for k, v in summary["reward_parts"].items())
-    rows = {
-        "rollouts": f"{summary['rollouts']}, scored {summary['scored']}, unscored: {unscored}"
-        + (f"; tools broke: {broken}" if (broken := summary.get("broken_tools")) else "")
-        + (f"; too old: {old}" if (old := summary.get("too_old")) else "")
-        + (f"; calls after a step's end: {late}" if late else ""),
+    notes = {
+        "tools broke": summary.get("broken_tools"),
+        "too old": summary.get("too_old"),
+        "calls after a step's end": late,
     }
+    counts = f"{summary['rollouts']}, scored {summary['scored']}, unscored: {unscored}"
+    rows = {"rollouts": "; ".join([counts, *(f"{name}: {note}" for name, note in notes.items() if note)])}
     if first := summary.get("first_unscored"):
         rows["first unscored"] = f"{first} (all: {run_folder.ROLLOUTS})"
     validations = ", ".join(f"step {v['step']}: {number(v['reward_mean'])}" for v in summary["validation"])

@@ -59,7 +59,7 @@ def own_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_
     trainer, rollout, optim, model = config.trainer, config.rollout, config.optim, config.model
     offload = offloads(model, optim, rollout, trainer)
     fsdp = _fsdp(trainer, offload=offload)
-    made = {
+    derived = {
         "algorithm": {"adv_estimator": f"{optim.advantage}_rollouts", "use_kl_in_reward": False},
         # Of agl_plugin.trainer.
         "data": {"sampler": {"weights": [file.weight for file in config.data.train_files]}},
@@ -71,7 +71,7 @@ def own_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_
         },
         "trainer": _trainer(trainer, run_dir=run_dir, total_steps=total_steps),
     }
-    return merge(nested({key: attrgetter(our_key)(config) for key, our_key in COPIED.items()}), made)
+    return merge(nested({key: attrgetter(our_key)(config) for key, our_key in COPIED.items()}), derived)
 
 
 def _model(model: ModelConfig, trainer: TrainerConfig, *, model_path: str, keeps_adapter: bool) -> dict[str, Any]:

@@ -46,9 +46,9 @@ def composed_base(*, resolve: bool = False) -> dict[str, Any]:
 def problems_of(config: TrainConfig, base: dict[str, Any]) -> Iterator[str]:
     """`KEY = VALUE: what is wrong` for each key of the section that does not reach verl as it is."""
     keys = flatten(base)
-    given = {key: value for key, value in flatten(config.verl).items() if value != {}}
-    met = {name for name, is_met in NEEDS.items() if is_met(config, given)}
-    for key, value in given.items():
+    section = {key: value for key, value in flatten(config.verl).items() if value != {}}
+    met = {name for name, is_met in NEEDS.items() if is_met(config, section)}
+    for key, value in section.items():
         problem = _unknown(key, keys) or _misfit(key, value, keys.get(key)) or _unmet(key, met)
         if problem:
             yield f"{key} = {value!r}: {problem}"

@@ -60,7 +60,8 @@ class AgentChats(AbstractContextManager["AgentChats"]):
         if record.n_untrained_calls or record.stop_reason in ("fault", "invalid_tool_call", "context_overflow"):
             raise Unusable("calls that are not all of the policy, or not all there")
         question = {"role": "user", "content": record.question}
-        group, runner = keys.group or record.question_id, self._of(record.agent)
+        group = keys.group or record.question_id
+        runner = self._of(record.agent)
         messages = [*_system(runner, record.db_id), question, *record.messages]
         return chat_of(messages, _specs(runner), group=group, reward=record.reward)
 

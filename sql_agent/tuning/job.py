@@ -166,10 +166,10 @@ def best(chats: Sequence[Chat], settings: SftConfig) -> tuple[list[Chat], Counte
     left_out: Counter[str] = Counter()
     for group in by_group(chats):
         good = [chat for chat in group if (chat.reward or 0.0) >= settings.min_reward]
-        kept = good[: settings.best_of or None]
-        chosen += kept
+        taken = good[: settings.best_of or None]
+        chosen += taken
         left_out["a reward below sft.min_reward"] += len(group) - len(good)
-        left_out["not among the best sft.best_of of its question"] += len(good) - len(kept)
+        left_out["not among the best sft.best_of of its question"] += len(good) - len(taken)
     left_out["the same as another rollout of its question"] += len(chats) - len(chosen) - left_out.total()
     return chosen, +left_out
 
@@ -214,7 +214,7 @@ def fit(plan: TunePlan) -> None:
     with Stop() as stop:
         order = {"epochs": config.passes, "seed": config.data.seed}
         trainer = trainer_of(config.tune, model, plan.tokenizer, plan.rows, arguments=arguments, lora=lora, **order)
-        trainer.kept = config.trainer.keep_checkpoints
+        trainer.keep_checkpoints = config.trainer.keep_checkpoints
         trainer.add_callback(Watch(plan.run_dir, stop, saves=config.trainer.save_every > 0))
         resume = config.trainer.resume
         trainer.train(resume_from_checkpoint=str(Path(resume) / "actor") if resume else None)

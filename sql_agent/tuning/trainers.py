@@ -41,13 +41,13 @@ BUCKET_BATCHES = 8  # whose rows are sorted by length together: they still mix
 
 
 class Resumable:
-    """Mixed into a trainer: rows in the order of the data set, and checkpoint-N as global_step_N/actor, `kept` of them.
+    """Mixed into a trainer: rows in the order of the data set, and `keep_checkpoints` of them as global_step_N/actor.
 
     The order of all epochs is in the data set (`in_order`): with transformers' shuffling a run that is resumed within
     an epoch other than its first gets the first epoch's order (seen with transformers 4.57).
     """
 
-    kept: int
+    keep_checkpoints: int
     args: Any
     optimizer: Any
     lr_scheduler: Any
@@ -77,7 +77,7 @@ class Resumable:
         os.replace(root / f"{PREFIX_CHECKPOINT_DIR}-{step}", actor)
         (actor / "training_args.bin").unlink(missing_ok=True)  # a pickle that nothing reads
         write_text(root / NOTE, str(step))
-        for old in steps_of(root)[: -self.kept]:
+        for old in steps_of(root)[: -self.keep_checkpoints]:
             shutil.rmtree(old)
 
 
@@ -129,7 +129,8 @@ def in_order(
     rows: list[dict[str, Any]], *, epochs: int, seed: int, lengths: Sequence[int] = (), batch_rows: int = 1
 ) -> Dataset:
     """The rows of all epochs, each epoch's in an order of its own; given lengths, like ones share a batch."""
-    rng, places = random.Random(seed), list[int]()
+    rng = random.Random(seed)
+    places = list[int]()
     for _ in range(epochs):
         order = rng.sample(range(len(rows)), len(rows))
         places += alike(order, lengths, batch_rows=batch_rows, rng=rng) if lengths else order

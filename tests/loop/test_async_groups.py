@@ -31,7 +31,7 @@ def step(daemon: GrpoDaemon, loop: Loop, questions: list[str]) -> list[str]:
     assert drain(daemon.gate, lambda: 0, held=True) == 0
     daemon.batch(Limits(4096, 512))
     return (
-        sorted({str(daemon.rollouts.asked[rollout]["id"]) for rollout, _ in daemon.batched.rows})
+        sorted({str(daemon.rollouts.questions[rollout]["id"]) for rollout, _ in daemon.batched.rows})
         if daemon.batched
         else []
     )
@@ -50,7 +50,7 @@ def test_slow_rollouts_go_on_with_the_next_weights(database: Path, tmp_path: Pat
             killer.start()
         assert step(daemon, loop, [slow, fast]) == [fast]
         assert len(daemon.playing_on.groups) == 1 and daemon.playing_on.pending
-        assert step(daemon, loop, []) == [slow] and not daemon.playing_on.asked
+        assert step(daemon, loop, []) == [slow] and not daemon.playing_on.questions
         if killed:
             killer.join()
         rows = {row["rollout_id"]: row for row in read_lines(tmp_path / run_folder.ROLLOUTS)}

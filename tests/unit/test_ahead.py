@@ -104,7 +104,7 @@ STEPS: list[tuple[str, Done]] = [
 
 def trained(daemon: GrpoDaemon) -> set[str]:
     assert daemon.batched
-    return {daemon.rollouts.asked[rollout]["id"] for rollout, _ in daemon.batched.rows}
+    return {daemon.rollouts.questions[rollout]["id"] for rollout, _ in daemon.batched.rows}
 
 
 def test_a_group_is_trained_once_it_is_complete_unless_it_is_too_old(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_group_is_trained_once_it_is_complete_unless_it_is_too_old(tmp_path: P
             stats.append(daemon.stats)
             names.append(trained(daemon))
         left_out: Any = daemon.batched
-        why = sorted((daemon.rollouts.asked[i]["id"], reason) for i, reason in left_out.left_out.items())
+        why = sorted((daemon.rollouts.questions[i]["id"], reason) for i, reason in left_out.left_out.items())
     assert names == [{"a"}, {"b"}, {"d"}, {"c"}] and players.asked == [*"aabbccddcc"]
     told = ("staleness_mean", "staleness_max", "too_old", "asked_again", "groups_in_flight", "rollouts", "scored")
     assert [[one[name] for name in told] for one in stats] == [
@@ -139,7 +139,7 @@ def test_with_no_group_ahead_a_step_is_the_one_that_waits_for_all(tmp_path: Path
             players.step("ab", {(name, n): [0] * (n + 1) for name in "ab" for n in range(2)}, n_groups=n_groups)
             daemon.options = replace(daemon.options, async_groups=0)
             batches.append((daemon.batch(Limits(MAX_PROMPT, MAX_TOGETHER)), daemon.stats))
-            assert not daemon.playing_on.asked
+            assert not daemon.playing_on.questions
     (one, metrics), stats = batches[0]
     (other, other_metrics), other_stats = batches[1]
     assert (metrics, stats) == (other_metrics, other_stats) and "staleness_mean" not in stats

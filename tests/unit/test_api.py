@@ -102,7 +102,7 @@ def test_a_job_gives_its_status_its_words_and_what_it_made(
     (tmp_path / "a_job.py").write_text(JOB, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     done = run_job("a_job:work", quiet=False, path=Path("a b"), status=status)
-    assert (done.status, done.made, done.lines[-1:]) == (status, Path("a b"), ["at work on a b"])
+    assert (done.status, done.path, done.lines[-1:]) == (status, Path("a b"), ["at work on a b"])
     assert capsys.readouterr().out.endswith("at work on a b\n")
     with pytest.raises(api.UserError, match="^no such thing$"):
         run_job("a_job:work", quiet=True, path=Path(), status=2)

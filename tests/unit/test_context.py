@@ -63,7 +63,7 @@ def test_the_recipes_hold_an_ordinary_episode(recipe: str, caplog: pytest.LogCap
     )
     assert config.agent.max_turns == 6 and 650 <= tokens.result < 660
     with caplog.at_level(logging.WARNING):
-        compare(config.agent, config.rollout, tokens, held=config.rollout.context_tokens)
+        compare(config.agent, config.rollout, tokens, window=config.rollout.context_tokens)
     assert caplog.text == ""
 
 
@@ -91,11 +91,11 @@ def test_the_first_prompt_is_counted_with_the_keys_of_the_template() -> None:
 def test_what_does_not_fit_is_said_before_the_run(caplog: pytest.LogCaptureFixture) -> None:
     config = build_config()
     with pytest.raises(UserError, match="take about 2100 tokens.*rollout.max_prompt_tokens = 2048"):
-        compare(config.agent, config.rollout, EpisodeTokens(2100, 500, 5000), held=6144)
+        compare(config.agent, config.rollout, EpisodeTokens(2100, 500, 5000), window=6144)
     with pytest.raises(UserError, match="of the 2000 tokens"):
-        compare(config.agent, config.rollout, EpisodeTokens(1500, 500, 1900), held=2000)
+        compare(config.agent, config.rollout, EpisodeTokens(1500, 500, 1900), window=2000)
     with caplog.at_level(logging.WARNING):
-        compare(config.agent, config.rollout, EpisodeTokens(1000, 900, 6145), held=6144)
+        compare(config.agent, config.rollout, EpisodeTokens(1000, 900, 6145), window=6144)
     assert "needs about 6145 tokens" in caplog.text and "holds 6144" in caplog.text
 
 

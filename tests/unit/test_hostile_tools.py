@@ -567,7 +567,7 @@ async def played(toolset: Toolset, id: str, *calls: tuple[str, dict[str, str]], 
     async with toolset.for_episode(Question(id=id, question="?", meta=meta)) as offered:
         tools = {tool.name: tool for tool in offered.tools}
         told = [await tools[name].invoke(context, json.dumps(arguments)) for name, arguments in calls]
-        return offered.told[0], told, await offered.reward()
+        return offered.observations[0], told, await offered.reward()
 
 
 def test_an_environment_has_a_process_to_itself_for_its_episode(make: MakeTools) -> None:

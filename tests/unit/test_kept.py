@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agl_plugin.run.kept import KeepRules, Kept
+from agl_plugin.run.kept import Checkpoints, KeepRules
 from foundation import run_folder
 from foundation.errors import UserError
 from sql_agent.config import build_config
@@ -17,13 +17,15 @@ from sql_agent.training.ancestry import ancestors, ancestors_text
 REWARDS = {1: 0.2, 2: 0.6, 3: 0.8, 4: 0.7, 5: 0.3, 6: 0.2, 7: 0.1}
 
 
-def trained(run: Path, steps: dict[int, float], *, resumed: str = "", early_stop: int = 0, **settings: object) -> Kept:
+def trained(
+    run: Path, steps: dict[int, float], *, resumed: str = "", early_stop: int = 0, **settings: object
+) -> Checkpoints:
     """A run that validates and saves at each of these steps, to its end or where it gets no better."""
     run.mkdir(parents=True)
     config = build_config({"trainer": {"resume": resumed}}, dict(settings)).model_dump(mode="json")
     (run / run_folder.CONFIG).write_text(json.dumps(config))
     folder = run / run_folder.CHECKPOINTS
-    kept = Kept(folder, KeepRules(newest=2, best_over=2, early_stop=early_stop), resumed=resumed)
+    kept = Checkpoints(folder, KeepRules(newest=2, best_over=2, early_stop=early_stop), resumed=resumed)
     for step, reward in steps.items():
         kept.validated(step, reward)
         (run_folder.step_folder(folder, step) / "actor").mkdir(parents=True)

@@ -209,7 +209,7 @@ def test_an_environment_is_made_for_each_episode(make: MakeTools) -> None:
     assert [tool.name for tool in toolset.offered] == ["add"] and toolset.kinds[0].rewards
     assert "self" not in toolset.offered[0].parameters["properties"]
     offered, reward = play(toolset, 1, 2)
-    assert (offered.told, reward) == (["Reach 3."], 1.0)
+    assert (offered.observations, reward) == (["Reach 3."], 1.0)
     assert play(toolset, 1)[1] == 0.0
 
 

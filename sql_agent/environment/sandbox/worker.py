@@ -78,7 +78,8 @@ def run_apart(code: str, rules: Rules, settings: Settings) -> Reply:
 
 def _read(line: int, wall_s: float) -> tuple[bytes, bool]:
     """What a child wrote, and False where it went on beyond the limit of time."""
-    deadline_s, output = time.monotonic() + wall_s, b""
+    deadline_s = time.monotonic() + wall_s
+    output = b""
     while len(output) <= MOST_BYTES:
         if not select.select([line], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
             return output, False
@@ -114,7 +115,9 @@ def _child(code: str, rules: Rules, settings: Settings, line: int) -> None:
         text = str(exc)
     finally:
         try:
-            _write(b"%b\n%b" % (kind.encode(), text.encode("utf-8", "replace")))
+            content = b"%b\n%b" % (kind.encode(), text.encode("utf-8", "replace"))
+            while content:
+                content = content[os.write(1, content) :]
         finally:
             os._exit(0)
 
@@ -144,8 +147,3 @@ def _explain(exc: BaseException) -> str:
         text = "(no text)"
     line = f"{type(exc).__name__}: {text}".rstrip(": ")
     return line if isinstance(exc, SyntaxError) or not lines else f"{line} (line {lines[-1]})"
-
-
-def _write(content: bytes) -> None:
-    while content:
-        content = content[os.write(1, content) :]
