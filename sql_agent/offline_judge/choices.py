@@ -18,6 +18,7 @@ from sql_agent.offline_judge.sections import JOINT, PART_END, Cell
 from sql_agent.offline_judge.slots import content, is_form
 
 ASKS = re.compile(r"哪|\bwhich\b")
+OFFERS = re.compile(r"(?<![a-z])or(?![a-z])|还是")
 ENDS = re.compile(r"[,;。.!?\n]|而(?!且)|\b(?:but|while|whereas)\b")
 AGAINST = re.compile(r"比|不同于|相比|\b(?:unlike|than|instead of|rather than|against)\b")
 MAX_NAME, MAX_WORDS = 3, 12  # tokens by which a thing is known, and of its whole name
@@ -38,6 +39,7 @@ def choice(question: str, reference: str) -> Choice | None:
     for part in PART_END.split(question):
         joined = [one for one in JOINT.split(part) if tokens(one)]
         joined = [one for one in joined if not ASKS.search(one)] if len(joined) > 2 else joined
+        joined = joined[-2:] if OFFERS.search(part) else joined
         if len(joined) == 2:
             first, second = (_name(one, from_end=n == 0) for n, one in enumerate(joined))
             said = [one in spell(reference) for one in (first, second)]

@@ -283,7 +283,7 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
         said = told.normal(whole)
         if is_told_of_another(said, told.shown(said), asked, about, _capitals(whole)):
             return 0.0
-    if not told.order or not told.is_clean or is_strange:
+    if not told.order or not told.is_clean or is_strange or told.has_other_amount(whole):
         return 0.0
     wanted = list(dict.fromkeys(truth.values))
     order = [wanted.index(value) for value in told.order[: told.only]]
@@ -384,6 +384,13 @@ class _Told:
         said = _as_asked(said, self._asked, truth)
         asked = f"{self._asked} {truth.columns}"
         return _without_percent(said, asked, truth.values[0]) if truth.kind == "number" else said
+
+    def has_other_amount(self, answer: str) -> bool:
+        """Whether an answer tells another amount beside a truth than its row has there."""
+        said = re.sub(rf"{DATE.pattern}|{TIME}", " ", self.shown(self.normal(answer)))
+        known = {number.lstrip("-") for one in self._numbers for number in NUMBER.findall(one)}
+        is_open = self._is_named and bool(self._beside)
+        return is_open and any(one.lstrip("-") not in known for one in NUMBER.findall(said))
 
     def shown(self, said: str) -> str:
         """The text with # for its truths."""

@@ -1,0 +1,138 @@
+"""What of a result, or of a long cell, a question asks for: the rest may be told beside, and pays nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from sql_agent.offline_judge.columns import asked_for
+from sql_agent.offline_judge.judge import grade
+from sql_agent.offline_judge.sections import Cell
+from sql_agent.offline_judge.typed import kind_of_cells
+
+
+def rows(columns: str, *told: str) -> list[Cell]:
+    names = columns.split(",")
+    return [
+        Cell(text, f"0 {n}", name)
+        for n, row in enumerate(told)
+        for name, text in zip(names, row.split("|"), strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "cells", "asked"),
+    [
+        ("Which grower picked the most pears?", rows("grower,kilos", "Hollow Farm|812"), "grower"),
+        ("How many pears did Hollow Farm pick?", rows("grower,kilos", "Hollow Farm|812"), "kilos"),
+        ("When did train 88 leave Ulm?", rows("train,left_on", "88|2024-05-02"), "left_on"),
+        ("Is berth 12 free?", rows("berth,free,length_m", "12|0|14"), "free"),
+        ("Who has the best time?", rows("runner,club,time_s", "Ada Lund|Nord|611"), "runner"),
+        ("Which club has the best runner?", rows("runner,club", "Ada Lund|Nord"), "club"),
+        ("In which month were the most tents sold?", rows("month,sold", "2022-07|94"), "month"),
+        ("哪位医生的门诊量最高？", rows("doctor,visits", "孙晓燕|412"), "doctor"),
+        ("海景酒店的入住率是多少？", rows("hotel,occupancy", "海景酒店|91.3"), "occupancy"),
+        ("Which grower picked the most, and how many kilos?", rows("grower,kilos", "Hollow Farm|812"), "grower,kilos"),
+        ("List each grower's pears.", rows("grower,kilos", "Hollow Farm|812", "Tansy Hill|640"), "grower,kilos"),
+        ("What are the name and phone number of the clerk?", rows("name,phone", "Yusuf Demir|555-0142"), "name,phone"),
+        ("哪部影片借得最少，借了几次？", rows("title,loans", "落潮|7"), "title,loans"),
+        ("各房型每晚多少钱？", rows("room,price", "单人间|288", "套房|888"), "room,price"),
+    ],
+)  # fmt: skip
+def test_the_columns_that_a_question_asks_for(question: str, cells: list[Cell], asked: str) -> None:
+    found = asked_for(question, cells, is_yes_no=question.startswith("Is "))
+    assert ",".join(dict.fromkeys(cell.column for cell in found)) == asked
+
+
+def earned(question: str, cells: list[Cell], answer: str, reference: str = "", *, typed: bool = True) -> float:
+    kind = kind_of_cells(question, cells) if typed else ""
+    found = grade(question=question, reference=reference, answer=answer, evidence=cells, kind=kind)
+    assert found
+    return found.value
+
+
+PEARS = rows("grower,kilos", "Hollow Farm|812", "Tansy Hill|640", "Old Mill|455")
+MOST = "Which three growers picked the most pears, from most to least?"
+TOP = rows("grower,kilos", "Hollow Farm|812")
+
+
+@pytest.mark.parametrize(
+    ("question", "cells", "answer", "is_right"),
+    [
+        ("Which grower picked the most pears?", TOP, "Hollow Farm picked the most pears.", True),
+        ("Which grower picked the most pears?", TOP, "Hollow Farm picked the most pears, 812 kilos.", True),
+        ("Which grower picked the most pears?", TOP, "Hollow Farm picked the most pears, 900 pears.", False),
+        ("Which grower picked the most pears?", TOP, "812", False),
+        (MOST, PEARS, "1. Hollow Farm\n2. Tansy Hill\n3. Old Mill", True),
+        (MOST, PEARS, "Hollow Farm (812), Tansy Hill (640), Old Mill (455)", True),
+        (MOST, PEARS, "Hollow Farm (640), Tansy Hill (812), Old Mill (455)", False),
+        (MOST, PEARS, "Tansy Hill, Hollow Farm, Old Mill", False),
+    ],
+)  # fmt: skip
+def test_what_is_not_asked_for_may_be_told_beside(
+    question: str, cells: list[Cell], answer: str, is_right: bool
+) -> None:
+    value = earned(question, cells, answer)
+    assert value >= 0.9 if is_right else value <= 0.1
+
+
+CARE = "<h3>Light</h3><p>Half shade. No midday sun.</p><h3>Water</h3><p>Keep moist, water twice a week.</p>"
+CARE += "<h3>Winter</h3><p>Cover the roots with leaves. Stop feeding in October.</p><h3>Pests</h3><p>Slugs in May.</p>"
+FERN = [Cell("shield fern", "0 0", "plant"), Cell(CARE, "0 0", "care")]
+WINTER = "How does the shield fern get through the cold?"
+LEAVES = "Put leaves over its roots and give no more food from October on."
+STEPS = "1. Rinse the tank and fill it.\n2. Fill the hopper with beans.\n"
+STEPS += "3. Wipe the wand with a damp cloth after each milk."
+BREWER = [Cell("Brewer S2", "0 0", "product"), Cell(STEPS, "0 0", "manual"), Cell("Two years.", "0 0", "warranty")]
+
+
+@pytest.mark.parametrize(
+    ("question", "cells", "reference", "answer", "is_right"),
+    [
+        (WINTER, FERN, LEAVES, "Cover the roots with leaves. Stop feeding in October.", True),
+        (WINTER, FERN, LEAVES, CARE, True),
+        (WINTER, FERN, LEAVES, "Cover the roots with leaves.", False),
+        (WINTER, FERN, LEAVES, "Half shade. No midday sun.", False),
+        ("How do I clean the milk pipe of the Brewer S2?", BREWER, "Clean the wand with a wet cloth after milk.",
+         "Wipe the wand with a damp cloth after each milk.", True),
+        ("How do I clean the milk pipe of the Brewer S2?", BREWER, "Clean the wand with a wet cloth after milk.",
+         "Two years.", False),
+    ],
+)  # fmt: skip
+def test_a_reference_in_other_words_chooses_the_part(
+    question: str, cells: list[Cell], reference: str, answer: str, is_right: bool
+) -> None:
+    value = earned(question, cells, answer, reference, typed=False)
+    assert value >= 0.9 if is_right else value < 0.7
+
+
+def test_what_was_quoted_for_the_question_is_asked_for_whole() -> None:
+    quotes = [Cell("Mix two spoons with water."), Cell("Wait for ten minutes.")]
+    value = earned("How is it mixed?", quotes, "Mix two spoons with water.", "Stir two spoons into water.", typed=False)
+    assert value < 0.7
+
+
+TYPES = [*rows("drug,category", "Velocarb|D"), Cell("Nortal", "0 1", "drug"), Cell("C", "0 1", "category")]
+WHICH = "Which is in pregnancy category D, Velocarb or Nortal?"
+DOSE = [Cell("Do not use bleach. Wipe the seal with a damp cloth.", "0 0", "care")]
+BLEACH = "May I use bleach on the seal?"
+NO = "No, bleach must not be used."
+
+
+@pytest.mark.parametrize(
+    ("question", "cells", "reference", "answer", "is_right"),
+    [
+        (WHICH, TYPES, "", "Velocarb is in pregnancy category D.", True),
+        (WHICH, TYPES, "", "Nortal is in pregnancy category D, while Velocarb is in category C.", False),
+        (BLEACH, DOSE, NO, "No, bleach is not allowed. Do not use bleach.", True),
+        (BLEACH, DOSE, NO, "Yes, bleach is allowed. Do not use bleach.", False),
+        ("藿香水和连花颗粒，哪个没有等待期？", rows("名称,等待期", "藿香水|无等待期", "连花颗粒|90天"), "藿香水。",
+         "藿香水没有等待期，连花颗粒的等待期为90天。", True),
+        ("藿香水和连花颗粒，哪个没有等待期？", rows("名称,等待期", "藿香水|无等待期", "连花颗粒|90天"), "藿香水。",
+         "连花颗粒没有等待期。", False),
+    ],
+)  # fmt: skip
+def test_which_of_two_and_yes_or_no_by_the_record(
+    question: str, cells: list[Cell], reference: str, answer: str, is_right: bool
+) -> None:
+    value = earned(question, cells, answer, reference, typed=False)
+    assert value >= 0.9 if is_right else value <= 0.25
