@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, permutations
+from itertools import groupby, pairwise, permutations
 
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
 from sql_agent.offline_judge.lexicon import tokens
@@ -80,6 +80,7 @@ EVALUATES = re.compile(
     r"|[对准确]|属实|如此|这样|可靠|核实|证实|有效"
 )
 TOLERANCE, CLOSE = 0.03, 0.005  # of an amount in another unit, and of what is calculated
+HEAP = 3  # candidates told alike
 MAX_TERMS, MAX_FACTORS = 12, 3
 
 
@@ -117,6 +118,7 @@ def cut_asides(answer: str, asked: Asked) -> str:
     tells = [asked.tells(plain(text)) for text, *_ in pieces]
     if True not in tells:
         return answer
+    tells = tells if asked.kind in ("list", "set") else _with_heaps(pieces, tells, asked)
     first, kept = tells.index(True), list[str]()
     talk = _of_process(pieces, tells)
     for n, (text, end, is_inner) in enumerate(pieces):
@@ -124,6 +126,19 @@ def cut_asides(answer: str, asked: Asked) -> str:
         is_free = not is_told and _is_aside(text, asked, is_after=n > first, is_inner=is_inner)
         kept.append("\n" if is_free or n in talk else text + end)
     return "".join(kept)
+
+
+def _with_heaps(pieces: Sequence[tuple[str, str, bool]], tells: Sequence[bool], asked: Asked) -> list[bool]:
+    """Which pieces tell the value, or something else in the same shape where several do: "(31 pears) (27 figs) ..."."""
+    shapes, told = list[str](), dict[str, set[str]]()
+    for text, *_ in pieces:
+        said = without_numbers(plain(text), asked.explained)
+        words = (one[0] for one in tokens(VALUE.sub("#", said)))
+        known = ("#" if one == "#" else one if one in asked.content or asked.says(one) else "?" for one in words)
+        shapes.append(" ".join(word for word, _ in groupby(known)))
+        told.setdefault(shapes[-1], set()).update(VALUE.findall(said) if asked.kind == "number" else [said])
+    heaps = {one for one, is_told in zip(shapes, tells, strict=True) if is_told and len(told[one]) >= HEAP}
+    return [is_told or shape in heaps for shape, is_told in zip(shapes, tells, strict=True)]
 
 
 def _of_process(pieces: Sequence[tuple[str, str, bool]], tells: Sequence[bool]) -> set[int]:

@@ -25,7 +25,7 @@ from sql_agent.offline_judge import choices, verdicts
 from sql_agent.offline_judge.doubts import CITES, is_frame, says_they_differ
 from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
-from sql_agent.offline_judge.normal import COUNTED, normalise
+from sql_agent.offline_judge.normal import COUNTED, UNSEEN, normalise
 from sql_agent.offline_judge.offers import without_offers
 from sql_agent.offline_judge.sections import JOINT
 from sql_agent.offline_judge.slots import LIGHT, stem
@@ -94,7 +94,7 @@ def grade(
     `kind` says what the truth is: a value, in an answer of any words, or a text, which is quoted; "" looks at its form.
     None too where the truth is none of its kind, or stands in the question.
     """
-    cells = [Cell(cell) if isinstance(cell, str) else cell for cell in evidence]
+    answer, cells = UNSEEN.sub(" ", answer), [Cell(cell) if isinstance(cell, str) else cell for cell in evidence]
     verdict = None if kind else verdicts.alone(normalise(question).rstrip("?。 "), normalise(reference))
     looks = kind or kind_of_texts(question, reference, [cell.text for cell in cells])
     if verdict is not None:

@@ -60,6 +60,13 @@ INLINE = re.compile(rf"</?(?:span|b|strong|i|em|u|sup|sub|font|a){ATTRIBUTES}|<!
 BLOCK = re.compile(
     rf"</?(?:p|div|br|li|ul|ol|d[ltd]|tr|t[dh]|table|thead|tbody|h[1-6]|hr|section|pre|center|img){ATTRIBUTES}", re.I
 )
+UNSEEN = re.compile(  # what a page strikes through or does not show, with its tags; a comment is one too
+    r"(?<!~)~~(?![\s~])(?:(?!~~).)+~~(?!~)|^ {0,3}\[[^\]\n]*\]: *#[^\n]*"
+    r"|<(del|s|strike|script|style|template)\b[^<>]*>(?:(?!</?\1\b).)*</\1>"
+    r"|<(span|div|p|b|i|em|strong|font|li|td|a|u)(?=[^<>]*?(?:\shidden\b|line-through"
+    r"|(?:display|visibility):\s*(?:none|hidden)|font-size:\s*0|opacity:\s*0[;\"']))[^<>]*>(?:(?!</?\2\b).)*</\2>",
+    re.I | re.M | re.S,
+)
 HEADING = re.compile(r"</h[1-6]>(?:\s|<[^<>/]*>)*|[:：]?】[:：]?", re.I)
 BOLD_HEADING = re.compile(  # a block or a line of its own before a list, a table or text
     r"(?:^|(?<=[>\n]))[ \t]*<(strong|b)\b[^<>]*>([^<>]{1,40})</\1>\s*(?:</(?:p|div)>\s*)?"

@@ -21,6 +21,7 @@ from faker.providers.person.zh_CN import Provider
 from sql_agent.offline_judge.asides import Asked, cut_asides, explained, without_numbers, without_question
 from sql_agent.offline_judge.columns import asked_for
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FREE, NO, SOURCE, TALK, TITLES, YES
+from sql_agent.offline_judge.foreign import is_foreign
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import SYMBOL_OF
 from sql_agent.offline_judge.offers import cut_offers
@@ -79,6 +80,11 @@ DAY_EN = re.compile(  # without its year
 )
 DAY_ZH = re.compile(r"(?<![\d年])(?<![\d年] )\d{1,2}月\d{1,2}[日号]")
 DAYS = f"monday tuesday wednesday thursday friday saturday sunday sql {' '.join(MONTHS)}"
+# Blanks between Chinese words: 蓝色 绿色
+HEAPED = re.compile(r"(?<=[\u4e00-\u9fff])[\"”*+^]{0,3}[ \t]{1,4}[\"“*+^]{0,3}[ \t]{0,4}(?=[\u4e00-\u9fff])")
+SIGN = re.compile("[❌❎✖✗✘⛔🚫👎]|(?:[≠¬]|!=) ?#")  # that judges a truth, or bounds a number
+NUMBER_SIGN = re.compile(rf"{SIGN.pattern}|[<>≤≥±√]=? ?#")
+NOT_HAN = re.compile(r"[^\W\u3400-\u9fff]|[^\w\s]")
 LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut|yet to)\b|[缺闭]")  # as good as a denial
 OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
 # Doubts only beside a truth: "under the direction of", "boarded or left".
@@ -262,6 +268,9 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
     asked = plain(question)
     answer = _with_year(MARKED.sub("\n", without_question(answer, question)), asked)
     answer = _without_offer(answer, question)
+    answer = HEAPED.sub("、", answer) if truth.kind in ("name", "set") else answer
+    if is_foreign(answer, " ".join([question, *truth.columns, *truth.values, *sum(truth.rows, ())])):
+        return 0.0
     about = _asked_for(truth, asked, plain(answer))
     whole, answer = answer, answer if truth.kind == "yes_no" or is_quoted else cut_asides(answer, about)
     known = [*truth.columns, *truth.values, *sum(truth.rows, ())]
@@ -366,6 +375,7 @@ class _Told:
         is_turned |= n == 1 and is_rivalled(self._forms, asked, said)
         is_turned |= has_other_of_series(said, asked, truth.values)
         asks = re.search(r"[?？]|(?<!#)\.\.|\.{3}|…", shown) is not None
+        asks |= (NUMBER_SIGN if truth.kind == "number" else SIGN).search(shown) is not None
         pairs, told = ([*pairwise(["", *spell(text).split()])] for text in (asked, shown))
         same = {one for one in pairs if one[0] not in _words()}  # above 30
         told = Counter(b for a, b in told if NUMBER.fullmatch(b) and b in numbers and (a, b) not in same)
@@ -439,11 +449,15 @@ class _Told:
         courtesy, unknown = self._known.read(rest)
         unknown = [(a, b) for a, b in unknown if not (rest[a:b].isascii() and _content(rest[a:b]) <= self._content)]
         polite = [one for one in FRAME.read(rest)[0] if one[2].count(" ") > 3]  # "if you need anything else"
+        is_heap = self._is_named and not self._truth.is_ordered and found
+        is_heap = is_heap and not any(map(str.isalnum, "".join(one for *_, one in courtesy)))
+        is_heap = is_heap and any(NOT_HAN.search(DOUBTS.sub(" ", rest[a:b])) for a, b in unknown)
         is_joined = JOINED.search(_filled(_filled(rest, found, "|"), unknown, "?"))  # "A and B" where only A is true
         said = _filled(filled, self._columns.read(filled)[0])  # a column's name is no other thing
         affirms = not _denials(clause) and any(one in clause for one in self._denied)  # what the question denies
         return not (
             self._is_doubted(_filled(filled, polite))
+            or is_heap
             or (is_joined and (self._is_named or rest.isascii()))
             or _renames(self._asked, filled)
             or (found and affirms)

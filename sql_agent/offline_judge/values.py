@@ -90,7 +90,7 @@ def plain(text: str) -> str:
     text = COLON.sub(" = ", re.sub(r"(?<=\d[:,]\d\d)(?=[)）])", " ", text))  # no mark of an item
     text = NUMBERED.sub(" ", AREA.sub(r"\1", text)).replace("首次", "第1次")
     text = DASH.sub(": ", SIGN.sub("负", BLANK_THOUSANDS.sub(lambda m: "".join(m[0].split()), text)))
-    text = normalise(ABBREVIATED.sub(r"\1 ", MONEY.sub(r"\1", _unaccented(text))))
+    text = normalise(ABBREVIATED.sub(r"\1 ", MONEY.sub(r"\1", unaccented(text))))
     for pattern in DATES:
         text = pattern.sub(_iso, text)
     for pattern in CLOCKS:
@@ -111,7 +111,7 @@ def plain(text: str) -> str:
     return re.sub(" {2,}", " ", text).strip()
 
 
-def _unaccented(text: str) -> str:
+def unaccented(text: str) -> str:
     """Latin letters without their accents."""
     return re.sub(r"(?<=[a-zA-Z])[\u0300-\u036f]+", "", unicodedata.normalize("NFD", text))
 

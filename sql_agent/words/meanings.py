@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pypinyin import lazy_pinyin
+from spellchecker import SpellChecker
 
 WORDNET, WIKDICT = Path(__file__).parent / "wordnet.txt.gz", Path(__file__).parent / "wikdict.txt.gz"
 CEDICT = "data/cedict_1_0_ts_utf-8_mdbg.txt.gz"
@@ -190,6 +191,17 @@ def characters_of_given_names(families: Collection[str]) -> set[str]:
 def is_english_word(phrase: str) -> bool:
     """Whether WordNet has the word or phrase in lower case, or what it is a form of."""
     return bool(_synsets(phrase))
+
+
+def is_english(word: str) -> bool:
+    """Whether a dictionary of common English words, or WordNet, has the word in any form."""
+    american = word.replace("our", "or")
+    return word in _english() or american in _english() or bool(_synsets(word))
+
+
+@functools.cache
+def _english() -> Collection[str]:
+    return SpellChecker().word_frequency.dictionary
 
 
 def is_headword(word: str) -> bool:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from sql_agent.curation.queries import query_form
 from sql_agent.environment.server_worker import plain
 from sql_agent.environment.sql_tree import Forbidden, Rules
 from sql_agent.offline_judge.judge import by_column, grade
-from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.normal import UNSEEN, normalise
 from sql_agent.scoring.math_check import candidate
 from sql_agent.scoring.public_match import spider_query
 from tests.linear import is_linear
@@ -64,6 +65,7 @@ def _table(text: str) -> str:
         (_table, "|\n"),
         (code_key, "a--b."),
         (code_key, "-"),
+        *((partial(UNSEEN.sub, ""), one) for one in ("<del>", "~~a ", "<span hidden ", "<p hidden>x", "[a]: #")),
     ],
 )
 def test_long_text_takes_linear_time(read: Callable[[str], Any], piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
