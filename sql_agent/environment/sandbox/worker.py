@@ -115,9 +115,7 @@ def _child(code: str, rules: Rules, settings: Settings, line: int) -> None:
         text = str(exc)
     finally:
         try:
-            content = b"%b\n%b" % (kind.encode(), text.encode("utf-8", "replace"))
-            while content:
-                content = content[os.write(1, content) :]
+            _write(b"%b\n%b" % (kind.encode(), text.encode("utf-8", "replace")))
         finally:
             os._exit(0)
 
@@ -147,3 +145,8 @@ def _explain(exc: BaseException) -> str:
         text = "(no text)"
     line = f"{type(exc).__name__}: {text}".rstrip(": ")
     return line if isinstance(exc, SyntaxError) or not lines else f"{line} (line {lines[-1]})"
+
+
+def _write(content: bytes) -> None:
+    while content:
+        content = content[os.write(1, content) :]
