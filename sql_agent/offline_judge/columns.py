@@ -61,7 +61,8 @@ def _of_form(asked: str, columns: dict[str, list[str]], *, is_yes_no: bool) -> l
     ours = [name for name, texts in columns.items() if is_form_of and all(map(is_form_of, texts))]
     said = {name: at for name in columns if (at := _place(name, asked)) >= 0}
     if not is_yes_no:
-        ours = ours or [*said] or [name for name, texts in columns.items() if all(map(_is_name, texts))]
+        named = [name for name, texts in columns.items() if all(map(_is_name, texts))]
+        ours = ours or [*said] or (named if len(named) == 1 else [])
     if ours and (is_yes_no or not JOINS.search(asked)):
         return [min((name for name in ours if name in said), key=said.__getitem__, default=ours[0])]
     return [*ours, *(name for name in said if JOINS.search(asked[: said[name]]) and not is_yes_no)] or [*columns]

@@ -37,6 +37,9 @@ MATH_FAULT = "math_fault"
 NO_TOKEN_COUNT = "no_token_count"
 
 
+NO_QUERY = "no query was executed, and this question needs one"
+
+
 @scorer("judge")
 async def judge(question: Question, episode: Episode, context: ScoringContext) -> Score:
     """The LLM judge where there is one; else the offline judge, or on a database of one's own the query's result."""
@@ -73,6 +76,8 @@ async def reference(question: Question, episode: Episode, context: ScoringContex
     With `reward.reword` a reward model raises answers in other words in which the judge saw no lie.
     """
     evidence = await _evidence(question, context)
+    if question.sql and not episode.used_a_tool:
+        return Score(value=0.0, explanation=NO_QUERY)
     by_row = question.answer_type or bool(evidence and not question.evidence)
     kind = (question.answer_type or value_kind(question, evidence) or "text") if by_row else ""
     verdict = reference_judge.grade(
@@ -136,7 +141,7 @@ async def llm(question: Question, episode: Episode, context: ScoringContext) -> 
 def _gate(question: Question, episode: Episode, llm: LLMJudge) -> str:
     """Why the answer is worth 0 without a call, or "". SQL is needed where the reference rests on the database."""
     if _lacks_query(question, episode):
-        return "no query was executed, and this question needs one"
+        return NO_QUERY
     return llm.gate(question.question, episode.final_answer)
 
 

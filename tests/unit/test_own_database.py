@@ -62,7 +62,7 @@ def earned(question: Question, context: ScoringContext, answer: str, *ran: str) 
     async def run() -> float | None:
         database = context.database_of("")
         assert database
-        calls = [SqlCall(sql=sql, result=await database.query(sql)) for sql in ran]
+        calls = [SqlCall(sql=sql, result=await database.query(sql)) for sql in ran or ("SELECT 1",)]
         return (await score(Episode(question=question, final_answer=answer, sql_calls=calls), context)).total
 
     return asyncio.run(run())
