@@ -51,8 +51,10 @@ from sql_agent.records import AnswerType
 from sql_agent.words.meanings import is_chinese_verb, is_chinese_word, one_sense, same_meaning
 
 MAX_CHARS, MAX_HAN, MAX_WORDS, MAX_ITEMS = 60, 24, 6, 30  # of a truth; longer ones are no values
+SPARE_MENTIONS = 3  # beyond twice each
 MAX_ITEM_WORDS, MAX_ITEM_TOKENS = 3, 8  # of a list within a cell
 COMMA, LISTED = re.compile(r"、|, (?=[a-z])"), re.compile(r"、|, (?:and )?(?=[a-z])| and (?=[a-z])")
+NOT_TRUTH = re.compile(r"\b(?:not|never) (?:[a-z]+ly )?(?:(?:the|an?|on|in|by|at|for) )*#|(?:不是|并非|[不非没])#")
 AROUND, MAX_NAME = 4, 12  # unknown words (a Chinese character is half a one) around a yes or a no
 FLAGS = {"1": True, "y": True, "t": True, "0": False, "n": False, "f": False}
 YES_WORDS, NO_WORDS = {"yes", "true", "是", "是的", "对"}, {"no", "false", "否", "不是", "不对"}
@@ -297,6 +299,8 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
     wanted = list(dict.fromkeys(truth.values))
     order = [wanted.index(value) for value in told.order[: told.only]]
     again = [b for a, b in zip([len(order), *order], order, strict=False) if b <= a]  # where the list begins
+    if len(told.order) > 2 * len({*order}) + SPARE_MENTIONS:
+        return 0.0
     lacks = any(NUMBER.match(value) for value in {*wanted} - {*told.order})
     is_short = len({*order}) < len(wanted)
     if is_short and (ONLY.search(told.said) or (ASKS_NAME.search(asked) and all(map(NUMBER.match, told.order)))):
@@ -426,6 +430,9 @@ class _Told:
             pairs = [*zip(self._truth.columns, rows[0], strict=False)]
             pairs = [(a, b) for a, b in pairs if b in self._truth.values and forms.count(_form(b)) > 1]
             same = {name: [one for word in tokens(name) for one in SAME.get(word[0], ())] for name, _ in pairs}
+            for name in same:  # by what tells it apart: "retired" for "retired on"
+                others = {word[0] for other in same if other != name for word in tokens(other)}
+                same[name] += [word[0] for word in tokens(name) if len(word[0]) > 3 and word[0] not in others]
             rows, torn = [(head, b) for a, b in pairs for head in (a, *same[a])], is_swapped  # largest for max
         if len(rows) < 2 or max(map(len, rows)) < 2:
             return False
@@ -435,6 +442,9 @@ class _Told:
             [(*of[word], of[word][0] in heads) for *_, word in Lexicon(of).read(text)[0]]
             for text in (self._asked, said)
         )
+        own = {word for word, _, is_heading in told if is_heading}
+        if torn is is_torn and own and any(under and not under & own for _, under, is_head in told if not is_head):
+            return True
         named = [one for one in asked if one[2]]  # where the answer names none, the question's order counts
         is_bare = all(not is_heading and under & {one for one, *_ in named} for _, under, is_heading in told)
         return is_torn([*named, *told]) if is_bare and not self._truth.is_ordered else torn(told)
@@ -493,6 +503,7 @@ class _Told:
         denials = {*_denials(clause)} - self._doubted
         if self._is_negative:  # "have no room" of who lacks one; without a truth or that word it denies the answer
             is_asked = "#" in clause or any(stem(word) in clause for word in self._denied)
+            is_asked &= not NOT_TRUTH.search(clause)
             denials = set[str]() if is_asked else {*DENIALS.findall(clause)}
             clause = OR.sub("# #", clause.replace("not find", ""))
         doubts = {*DOUBTS.findall(clause)} - (NEAR if not AT_TRUTH.search(clause) else set())

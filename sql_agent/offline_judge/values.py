@@ -75,6 +75,7 @@ DASH = re.compile(r"(?<=[^\W\d]|[*`]) +[-–—]+ +(?=\w)")  # between blanks: a
 COLON = re.compile(r"(?<=\d)\**:\** +(?=\**\d)")  # with a blank: of no time, but what a number has
 MONEY = re.compile(r"([^\S\n]?)(?:US|HK)?[$€£¥]\s?(?=-?\d)|(?<=\d) ?[$€£¥](?! ?\d)")
 CENTS = re.compile(r"(€ ?)?(?<![\d.,])(\d+(?:\.\d{3})*),(\d\d)(?!\d)((?(1)| ?(?:€|eur(?:os?)?\b)))", re.I)  # 1.234,50 €
+STROKES = str.maketrans({"Ł": "L", "ł": "l", "Ø": "O", "ø": "o", "Đ": "D", "đ": "d", "ß": "ss", "Æ": "Ae", "æ": "ae"})
 ABBREVIATED = re.compile(r"\b(mr|mrs|ms|dr|prof|st)\. ?", re.I)
 
 
@@ -112,8 +113,8 @@ def plain(text: str) -> str:
 
 
 def unaccented(text: str) -> str:
-    """Latin letters without their accents."""
-    return re.sub(r"(?<=[a-zA-Z])[\u0300-\u036f]+", "", unicodedata.normalize("NFD", text))
+    """Latin letters without their accents and strokes."""
+    return re.sub(r"(?<=[a-zA-Z])[\u0300-\u036f]+", "", unicodedata.normalize("NFD", text.translate(STROKES)))
 
 
 def _clock(match: re.Match[str]) -> str:

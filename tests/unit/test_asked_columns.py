@@ -136,3 +136,32 @@ def test_which_of_two_and_yes_or_no_by_the_record(
 ) -> None:
     value = earned(question, cells, answer, reference, typed=False)
     assert value >= 0.9 if is_right else value <= 0.25
+
+
+SINGERS = rows("name,born", "Élodie Dvořák|1881-04-27", "Łucja O'Brien|1879-04-08")
+BORN = "When were Élodie Dvořák and Łucja O'Brien born?"
+STAGE = rows("debut_on,retired_on", "1921-04-20|1952-08-19")
+ACTIVE = "When were her debut and her retirement?"
+CLOSED = rows("closed_on", "1966-12-28")
+
+
+@pytest.mark.parametrize(
+    ("question", "cells", "answer", "is_right"),
+    [
+        (BORN, SINGERS, "Elodie Dvorak was born on 27 April 1881 and Lucja O'Brien on 8 April 1879.", True),
+        (BORN, SINGERS, "Élodie Dvořák = 1879-04-08", False),
+        (BORN, SINGERS, "Élodie Dvořák was born on 1879-04-08.", False),
+        (ACTIVE, STAGE, "Debut date: 1921-04-20, retired date: 1952-08-19", True),
+        (ACTIVE, STAGE, "Debut date: 1952-08-19, retired date: 1921-04-20", False),
+        ("When was the account closed?", CLOSED, "It was closed on 1966-12-28.", True),
+        ("When was the account closed?", CLOSED, "It is certainly not 1966-12-28.", False),
+        ("Which member did not pay?", rows("member", "Ada Lund"), "The member who did not pay is Ada Lund.", True),
+        ("Which member did not pay?", rows("member", "Ada Lund"), "It is not Ada Lund.", False),
+        ("哪位会员没有缴费？", rows("member", "孙晓燕"), "不是孙晓燕。", False),
+        ("Which pages are torn?", rows("page", "110", "122", "155"), "110, 122, 155", True),
+        ("Which pages are torn?", rows("page", "110", "122", "155"), "110, 122" + ", 110, 122" * 4, False),
+    ],
+)  # fmt: skip
+def test_values_are_told_of_what_they_are_of(question: str, cells: list[Cell], answer: str, is_right: bool) -> None:
+    value = earned(question, cells, answer)
+    assert value >= 0.9 if is_right else value <= 0.1
