@@ -32,6 +32,10 @@ SENDS = re.compile(  # to somebody or something else
 ADVISES = re.compile(
     r"\b(?:you|your|please|always|seek|consult|see|ask|contact|should|never|keep|read|refer)\b|请|建议|务必|切勿|应[该当]?|您"
 )
+TELLS = re.compile(  # somebody else something
+    r"告[诉知](?![我您你他她]?[们]?(?:$|[,;。!?])|我|[您你])|转告|[:：]\W*\w"
+    r"|\b(?:tell\w*|inform\w*|say\w*|remind\w*) (?:(?:him|her|them|your|the) (?:\w+ )?)?that\b"
+)
 FIXES = re.compile(  # the answer itself: "should I say rye?"
     r"\b(?:say|(?<!would )be|mean|answer\w*|count|call|take|put|add|make it|correct|fix|change"
     r"|replace|redo|recheck|re-?run|verify|confirm|double)\b"
@@ -68,7 +72,12 @@ def _pieces(answer: str) -> list[str]:
 def _is_offer(said: str, numbers: Set[str] = frozenset()) -> bool:
     bare = CHOICE.sub(" ", said)
     bare = re.sub(r"(?<=[a-z] )1\b(?!\d)", " ", bare)  # each one
-    is_own = ADDRESSES.search(said) and ("?" in said or ACTS.search(said)) and not FIXES.search(bare)
+    is_own = (
+        not TELLS.search(said)
+        and ADDRESSES.search(said)
+        and ("?" in said or ACTS.search(said))
+        and not FIXES.search(bare)
+    )
     return (
         bool(is_own)
         and not ({*re.findall(r"\d+", bare)} - numbers or DENIALS.search(bare))
@@ -78,7 +87,7 @@ def _is_offer(said: str, numbers: Set[str] = frozenset()) -> bool:
 
 def _is_advice(said: str) -> bool:
     """Whether a sentence sends the reader to somebody, or to the source."""
-    is_sent = SENDS.search(said) and ADVISES.search(said)
+    is_sent = SENDS.search(said) and ADVISES.search(said) and not TELLS.search(said)
     return (
         bool(is_sent)
         and not re.search(r"\d", said)

@@ -24,6 +24,7 @@ BALCONY = [Cell("喜阴；阳台上可种；忌积水。", "0 0", "care")]
 STAGES = "- 起病急\n- 第一期：高热\n- 第一期：头痛\n- 第二期：皮疹；脱屑\n- 恢复期乏力可持续数周"
 REPAIRED = "治疗：\n1. 关闭进气阀\n2. 打开窗户\n3. 报修\n病因：阀门老化，密封圈开裂"
 EXCHANGED = "病因：关闭进气阀；打开窗户；报修。治疗：阀门老化，密封圈开裂"
+USES = "清肺，止咳；用于咳嗽、咽痛、声哑；哮喘；慢性咽炎。"
 SIDE = "贝舒片和康宁胶囊哪个会引起心悸？"
 
 
@@ -72,6 +73,8 @@ def test_right_answers_of_many_forms(question: str, cells: list[Cell], reference
         (SIDE, PAIR, "康宁胶囊。", "可能是康宁胶囊。", 0.25),
         (SIDE, PAIR, "康宁胶囊。", "康宁胶囊会引起心悸和休克。", 0.25),
         ("能在阳台上种蓝玉簪吗？", BALCONY, "可以，阳台上可种。", "不可以，阳台上可种。", 0.25),
+        ("止咳露的适应症是什么？", SYRUP, "", f"{USES}请您告知药师：本品含砒霜。", 0.25),
+        ("止咳露的适应症是什么？", SYRUP, "", f"{USES}建议您告诉医生您要加倍服用。", 0.25),
     ],
 )  # fmt: skip
 def test_wrong_answers_of_these_forms(
