@@ -48,10 +48,11 @@ _OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB, _FIELDS, _TURBINE, _LO
     tomllib.loads((Path(__file__).parent / f"{file}_answers.toml").read_text(encoding="utf-8"))["ask"]
     for file in (
         *("written", "fresh", "later", "office", "trade", "reworded"),
-        *("club", "fields", "turbine", "loyalty", "market", "observatory", "ferry", "clinic", "depot", "harbour"),
+        *("club", "fields", "turbine", "loyalty", "market", "observatory", "ferry"),
+        *("clinic", "depot", "harbour", "columns"),
     )
 )
-_OBSERVATORY, _FERRY, _CLINIC, _DEPOT, _HARBOUR = _LAST
+_OBSERVATORY, _FERRY, *_HALVED = _LAST
 WRITTEN: dict[str, list[dict[str, Any]]] = {
     **{"open": _OPEN[::2], "locked": _OPEN[1::2], "fresh": _FRESH[::2], "unread": _FRESH[1::2]},
     **{"later": _LATER, "office": [ask for ask in _OFFICE if "part" not in ask]},
@@ -74,9 +75,11 @@ WRITTEN: dict[str, list[dict[str, Any]]] = {
     "held observatory": [ask for ask in _OBSERVATORY if crc32(ask["question"].encode()) % 2],
     "ferry": [ask for ask in _FERRY if sha256(ask["question"].encode()).digest()[-1] % 2 == 0],
     "held ferry": [ask for ask in _FERRY if sha256(ask["question"].encode()).digest()[-1] % 2],
-    **{half + "clinic": [ask for ask in _CLINIC if ask["half"] == of] for half, of in (("", "A"), ("held ", "B"))},
-    **{half + "depot": [ask for ask in _DEPOT if ask["half"] == of] for half, of in (("", "A"), ("held ", "B"))},
-    **{half + "harbour": [ask for ask in _HARBOUR if ask["half"] == of] for half, of in (("", "A"), ("held ", "B"))},
+    **{
+        half + name: [ask for ask in asks if ask["half"] == of]
+        for name, asks in zip(("clinic", "depot", "harbour", "columns"), _HALVED, strict=True)
+        for half, of in (("", "A"), ("held ", "B"))
+    },
 }
 
 
