@@ -93,7 +93,7 @@ def _remedy(where: str, exc: Exception) -> str:
     own = Path(where).name if where.endswith(".py") else ""
     lines = [frame.lineno for frame in traceback.extract_tb(exc.__traceback__) if Path(frame.filename).name == own]
     if not lines:
-        return "Give sql, python, an installed module, or a .py file"
+        return "Give sql, schema, python, an installed module, or a .py file"
     if isinstance(exc, FileNotFoundError) and isinstance(exc.filename, str) and not Path(exc.filename).is_absolute():
         beside = f"Path(__file__).parent / {exc.filename!r}"
         return f"Line {lines[-1]} opens {exc.filename!r}; a file beside it is {beside}, whatever folder a run starts in"

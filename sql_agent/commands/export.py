@@ -23,8 +23,11 @@ from rich.console import Console
 from foundation.chat_template import write_defaults
 from foundation.errors import UserError
 from foundation.files import read_object
+from sql_agent.agent.toolset import SQL
+from sql_agent.config import DatabaseConfig, database_place
 from sql_agent.serving.checkpoint_model import NOT_THE_MODELS, TEXT_FILES, checkpoint_model, text_folder
 from sql_agent.serving.checkpoints import checkpoint_path, own_checkpoint
+from sql_agent.training.summary import number
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +38,7 @@ pipeline_tag: text-generation
 ---
 # A tool agent, step {step} of {run}
 
-Trained with {method} from `{base}`. Not for decisions about health.
+Trained with {method} from `{base}`.{health}
 
 | | value |
 |---|---|
@@ -153,7 +156,8 @@ def _card(run: Path, checkpoint: Path, export: Export, evaluation: Path | None) 
         recipe=config.get("recipe", "?"),
         tools=_tools(config),
         judge=summary.get("judge", "?"),
-        reward=summary.get("reward_last_step", "?"),
+        health=" Not for decisions about health." if _asks_bundled(config) else "",
+        reward=number(summary.get("reward_last_step")),
         validation=", ".join(validation) or "none",
         evaluation=evaluation.read_text(encoding="utf-8") if evaluation else NO_EVALUATION,
         precision=export.dtype,
@@ -163,9 +167,23 @@ def _card(run: Path, checkpoint: Path, export: Export, evaluation: Path | None) 
     )
 
 
+def _agents(config: dict[str, Any]) -> list[dict[str, Any]]:
+    return [config, *config.get("agents", {}).values()]
+
+
+def _asks_bundled(config: dict[str, Any]) -> bool:
+    """Whether an agent of the run asks the bundled database."""
+    places = [
+        database_place(DatabaseConfig.model_validate(tree.get("database", {})))
+        for tree in _agents(config)
+        if SQL in tree.get("agent", {}).get("tools", [SQL])
+    ]
+    return database_place(DatabaseConfig()) in places
+
+
 def _tools(config: dict[str, Any]) -> str:
     """Of all agents of the run: entries of agent.tools, files by their last name, and MCP servers."""
-    agents = [config.get("agent", {}), *(tree.get("agent", {}) for tree in config.get("agents", {}).values())]
+    agents = [tree.get("agent", {}) for tree in _agents(config)]
     names = [Path(name).name for agent in agents for name in (*agent.get("tools", []), *agent.get("mcp", {}))]
     return ", ".join(f"`{name}`" for name in dict.fromkeys(names)) or "none"
 

@@ -116,7 +116,7 @@ def judges_of(config: RewardConfig) -> tuple[ScoringContext, list[Measured]]:
     judges = [Measured("offline reference judge", OFFLINE)]
     check_llm(context)
     if context.llm:
-        judges.append(Measured(context.judge_name, "llm"))
+        judges.append(Measured(context.llm.name, "llm"))
     return context, judges
 
 

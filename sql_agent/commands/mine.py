@@ -29,7 +29,7 @@ from sql_agent.mining.phrasing import phrased
 from sql_agent.mining.questions import SIZES, Mined, mine_questions
 from sql_agent.mining.recipe import ABOUT_SPLITS, told_drops, write_recipe
 from sql_agent.mining.schema import Schema, config_of, read_schema
-from sql_agent.mining.state import PHRASED, RUNS, Settled, State, begin, begin_training, name_of, save
+from sql_agent.mining.state import PHRASED, RUNS, Settled, State, begin, begin_training, forget, name_of, save
 from sql_agent.run_report.line import report_line
 from sql_agent.serving.models import GPU_MODEL, gpu_count
 
@@ -197,7 +197,11 @@ def mine(
     with alone(folder):
         state = begin(folder, settled)
         if not state.questions:
-            write_questions(folder, state)
+            try:
+                write_questions(folder, state)
+            except UserError:
+                forget(folder)
+                raise
         if not train_:
             console.print(f"train: {shlex.join(command_of(settled, folder))}", markup=False)
             console.print(f"recipe: {folder}", markup=False)

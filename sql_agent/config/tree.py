@@ -214,7 +214,7 @@ class TrainConfig(AgentTree):
         if optim.mini_batch_questions > optim.questions_per_step:
             raise ValueError(
                 f"optim.mini_batch_questions = {optim.mini_batch_questions} must not exceed optim.questions_per_step = "
-                f"{optim.questions_per_step}"
+                f"{optim.questions_per_step}: a mini-batch is a part of a step. Lower the one, or raise the other"
             )
         if optim.questions_per_step * self.rollout.group_size % self.trainer.n_ranks:
             raise ValueError(

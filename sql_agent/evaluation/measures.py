@@ -66,9 +66,9 @@ OF_K = ("reward", "execution match")
 
 
 def measures_of(records: Sequence[TrialRecord]) -> list[str]:
-    """The measures, and one for each part of the reward where `reward.terms` made several."""
-    parts = dict.fromkeys(name for record in records for name in record.reward_parts)
-    return [*MEASURES, *(f"{PART}{name}" for name in parts if name not in ("sql", "answer"))]
+    """The measures, and one for each part of the reward; of `sql` and `answer` alone "answer score" tells all."""
+    parts = dict.fromkeys(name for record in records for name in record.reward_parts if name != "sql")
+    return [*MEASURES, *(f"{PART}{name}" for name in parts if list(parts) != ["answer"])]
 
 
 def samples_of(records: Sequence[TrialRecord], measure: str) -> dict[str, list[float]]:

@@ -248,9 +248,11 @@ def read_schema(database: str, *, tables: Sequence[str] = (), language: str = "e
         with Database(config, database_place(config)) as opened:
             readable, links = _read(opened)
     except DatabaseFault as exc:
+        if (told := str(exc).removesuffix(". database.tables names those to read")) != str(exc):
+            raise UserError(f"{told}; name one of them with --table") from exc
         of_csv = "of a CSV make one: sqlite3 NEW.db '.import --csv FILE.csv TABLE'"
         place = f"a SQLite file ({of_csv}), or a URL such as duckdb:///FILE"
-        raise UserError(f"{exc}; here DATABASE is {place}, and --table names its tables") from exc
+        raise UserError(f"{exc}; here DATABASE is {place}") from exc
     if not readable:
         raise UserError(f"database {database}: no table with rows can be read; fill one, or name it with --table")
     known = {(table.name, column.name) for table in readable for column in table.columns}

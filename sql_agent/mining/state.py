@@ -95,6 +95,13 @@ def begin(folder: Path, settled: Settled) -> State:
     return state
 
 
+def forget(folder: Path) -> None:
+    """Remove a folder in which nothing was made."""
+    if [path.name for path in folder.iterdir()] == [STATE]:
+        (folder / STATE).unlink()
+        folder.rmdir()
+
+
 def begin_training(folder: Path, state: State, amounts: Mapping[str, int | None]) -> None:
     """Settle the amounts: given ones, else those of before, else AMOUNTS. Raises UserError where they differ."""
     for name, value in amounts.items():

@@ -20,6 +20,8 @@ from sql_agent.scoring.functions import load_function
 from sql_agent.scoring.registry import SCORERS, ScoringContext, load_scorers
 from sql_agent.scoring.result_match import MAX_RESULT_ROWS
 
+JUDGES = {"judge", "reference", "llm", "agentcpm"}
+
 
 def build_context(
     config: RewardConfig, database: DatabaseConfig | None = None, *, run: str = "", environment: bool = False
@@ -57,7 +59,16 @@ def build_context(
         if problem := why_unusable(term.scorer, dataclasses.replace(context, target=term.target)):
             key = "reward.terms: scorer" if config.terms else "reward.default_scorer"
             raise UserError(f"{key} = {term.scorer!r}: {problem}")
-    return context
+    return dataclasses.replace(context, judge_name=_grader(context))
+
+
+def _grader(context: ScoringContext) -> str:
+    """Who grades a row that names no scorer: the judge, or by name the scorers, beside an LLM that rows may ask for."""
+    scorers = [term.scorer for term in context.terms_for("")]
+    if JUDGES & {*scorers}:
+        return context.judge_name
+    named = f"none; scorer {' + '.join(scorers)}"
+    return f"{named}; where a row asks for it: {context.judge_name}" if context.llm else named
 
 
 def _judge(config: RewardConfig, run: str) -> tuple[str, LLMJudge | None]:

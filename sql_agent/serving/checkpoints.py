@@ -73,13 +73,14 @@ def own_checkpoint(path: Path, *, option: str, method: str = "") -> Path:
 
     `method` leaves out those of other methods.
     """
-    steps = [path] if path.name.startswith(STEP) else list(path.glob(f"**/{STEP}*"))
-    complete = [step for step in steps if (step / "actor").is_dir() and _is_complete(step)]
+    is_step = path.name.startswith(STEP)
+    complete = [step for step in ([path] if is_step else path.glob(f"**/{STEP}*")) if _is_complete(step)]
     if not complete:
         where = f"{path}{'' if path.exists() else ', which does not exist'}"
-        raise UserError(
-            f"{option}: no complete global_step_N folder below {where}. Name a run that saved one (trainer.save_every)"
-        )
+        others = [step for step in path.parent.glob(f"{STEP}*") if is_step and _is_complete(step)]
+        numbers = ", ".join(map(str, sorted(map(step_number, others))))
+        remedy = f"Complete are: {numbers}" if others else "Name a run that saved one (trainer.save_every)"
+        raise UserError(f"{option}: no complete global_step_N folder below {where}. {remedy}")
     own = [step for step in complete if (step.parent.parent / run_folder.CONFIG).is_file()]
     if not own:
         raise UserError(
@@ -93,7 +94,7 @@ def own_checkpoint(path: Path, *, option: str, method: str = "") -> Path:
 
 
 def _is_complete(step: Path) -> bool:
-    """True for a numbered step that is not newer than the last one that was finished."""
+    """True for a saved, numbered step that is not newer than the last one that was finished."""
     note = step.parent / NOTE
     last = note.read_text(encoding="utf-8").strip() if note.is_file() else ""
-    return 0 <= step_number(step) <= (int(last) if last.isdigit() else -1)
+    return (step / "actor").is_dir() and 0 <= step_number(step) <= (int(last) if last.isdigit() else -1)

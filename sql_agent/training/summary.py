@@ -160,7 +160,8 @@ def best_text(best: dict[str, Any]) -> str:
     steps = " and ".join(map(str, best["validated_at"]))
     ended = "; the run ended because it got no better (trainer.early_stop)" if best["ended"] else ""
     mean = f"{number(best['reward_mean'])} [{number(low)}, {number(high)}]"
-    return f"step {best['step']}: {mean}, validated at step {steps}{ended}"
+    over = "mean over the validations" if len(best["validated_at"]) > 1 else "validated"
+    return f"step {best['step']}: {mean}, {over} at step {steps}{ended}"
 
 
 def told(summary: dict[str, Any]) -> dict[str, str]:

@@ -79,15 +79,17 @@ def test_each_term_of_the_reward_is_a_measure_with_its_difference() -> None:
     differences = compare([before], [after])
     assert differences["reward part length_penalty"].mean == pytest.approx(0.1)
     assert list(summarize([record("a", 1.0)]).measures) == list(MEASURES)
+    graded = before.model_copy(update={"reward_parts": {"query": 0.2, "answer": 0.3}})
+    assert list(summarize([graded]).measures)[len(MEASURES) :] == ["reward part query", "reward part answer"]
     models = {"m": {"test/greedy": summarize([record("a", 1.0)])}, "n": {"test/greedy": found}}
     shown = {"keys": ["test/greedy"], "database": "0123abcd", "delta": {"test/greedy": differences}}
     report = EvalReport.model_construct(models=models, **shown)
     table = _rewards(report)
-    assert table.header[-2:] == ("reward part sql_result", "reward part length_penalty")
-    assert [[str(cell).split()[0] for cell in row[-2:]] for row in table.rows] == [
-        ["-", "-"],
-        ["0.500", "-0.100"],
-        ["+0.000", "+0.100"],
+    assert table.header[-3:] == ("reward part sql_result", "reward part length_penalty", "reward part answer")
+    assert [[str(cell).split()[0] for cell in row[-3:]] for row in table.rows] == [
+        ["-", "-", "-"],
+        ["0.500", "-0.100", "0.900"],
+        ["+0.000", "+0.100", "-"],
     ]
 
 

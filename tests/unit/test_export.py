@@ -69,19 +69,22 @@ def test_the_folder_gives_the_checkpoints_logits_in_its_precision(run: Path, tmp
     assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "vllm serve out --enable-auto-tool-choice --tool-call-parser hermes" in card
+    assert "Not for decisions about health." in card  # of the bundled database
     assert "| precision | float32 |" in card and re.search(r"export, relative \| 0 \|", card)
 
 
 def test_the_card_names_the_tools_of_all_agents_and_how_it_was_trained(run: Path, tmp_path: Path) -> None:
     write_shards(actor_of(run), [policy(VOCABULARY).state_dict()])
     others = {"math": {"agent": {"tools": ["python", "/somewhere/tools.py:add"]}}}
-    config = {"agent": {"tools": ["sql"], "mcp": {"search": {}}}, "agents": others}
+    own = {"database": {"path": "/somewhere/shop.db"}}
+    config = {"agent": {"tools": ["sql"], "mcp": {"search": {}}}, "agents": others, **own}
     (run / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    (run / "summary.json").write_text(json.dumps({"method": "local"}), encoding="utf-8")
+    (run / "summary.json").write_text(json.dumps({"method": "local", "reward_last_step": 2 / 3}), "utf-8")
     found = CliRunner().invoke(app_of("export"), [str(run), str(tmp_path / "out")])
     assert found.exit_code == 0, found.output
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "names them | `sql`, `search`, `python`, `tools.py:add` |" in card and "GRPO in one process" in card
+    assert "health" not in card and "| training reward, last step | 0.6667 |" in card
 
 
 def test_the_exported_template_renders_as_in_training(run: Path, tmp_path: Path) -> None:

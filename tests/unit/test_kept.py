@@ -87,6 +87,11 @@ def test_a_run_without_a_best_checkpoint_says_so(tmp_path: Path) -> None:
         checkpoint_path(f"{tmp_path / 'a'}@best", option=f"--model {tmp_path / 'a'}@best")
     with pytest.raises(UserError, match="no complete global_step_N folder below .*global_step_9, which"):
         own_checkpoint(checkpoint_path(f"{tmp_path / 'a'}@9", option="--model"), option="--model")
+    for step in (2, 10):
+        (tmp_path / "a" / "checkpoints" / f"global_step_{step}" / "actor").mkdir(parents=True)
+    (tmp_path / "a" / "checkpoints" / run_folder.NOTE).write_text("10")
+    with pytest.raises(UserError, match="which does not exist. Complete are: 2, 10$"):
+        own_checkpoint(checkpoint_path(f"{tmp_path / 'a'}@9", option="--model"), option="--model")
 
 
 def test_early_stop_needs_validations_and_checkpoints() -> None:

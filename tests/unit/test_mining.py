@@ -208,7 +208,7 @@ def test_what_is_named_and_filled_like_a_foreign_key_is_a_link(tmp_path: Path) -
 
 def test_chosen_tables_alone_are_read_and_others_refused(path: Path) -> None:
     assert [table.name for table in read_schema(str(path), tables=["boats", "order"]).tables] == ["boats", "order"]
-    with pytest.raises(UserError, match="no table boat; there are: berths, boats"):
+    with pytest.raises(UserError, match="no table boat; there are: berths, boats[^.]*; name one of them with --table$"):
         read_schema(str(path), tables=["boat"])
 
 
@@ -719,6 +719,12 @@ def test_a_command_that_failed_before_it_made_anything_may_be_given_otherwise(tm
     assert begin(tmp_path / "a", corrected).settled == corrected
     state = read_state(tmp_path / "a")
     assert state and state.settled == corrected
+
+
+def test_a_command_that_made_nothing_leaves_no_folder(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no table nosuch"):
+        command.mine(**params("mine", str(path), "--no-train", "--table", "nosuch", "--out", str(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_is_no_database(tmp_path: Path) -> None:

@@ -155,9 +155,12 @@ def test_a_judge_fault_is_unscored(answer: Answer, kind: str, monkeypatch: pytes
 def test_who_judges_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
     context = build_context(config())
     assert context.judge_name == "offline reference judge (no TEACHER_* endpoint set)" and context.llm is None
+    exact = RewardConfig(default_scorer="exact")
+    assert build_context(exact).judge_name == "none; scorer exact"
     with pytest.raises(UserError, match=r"TEACHER_API_KEY.*kind=reference"):
         build_context(config(kind="llm"))
     set_teacher(monkeypatch, "http://127.0.0.1:9")
+    assert build_context(exact).judge_name.startswith("none; scorer exact; where a row asks for it: judge-1 at ")
     assert build_context(config(kind="reference")).llm is None
     assert build_context(config(kind="llm")).llm is not None
     assert reward("高血压", context=context).total is not None

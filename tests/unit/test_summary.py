@@ -11,7 +11,7 @@ from rich.console import Console
 
 from foundation import run_folder
 from foundation.files import append_lines
-from sql_agent.training.summary import build_summary, summary_table
+from sql_agent.training.summary import best_text, build_summary, summary_table
 
 FACTS = {"status": "finished", "error": "", "total_steps": 2, "judge": "offline", "model": {"path": "/m"}}
 
@@ -71,6 +71,12 @@ def test_steps_and_validations_are_told(summary: dict[str, Any]) -> None:
     assert (summary["steps"], summary["reward_last_step"]) == (2, 0.6)
     assert (summary["groups"], summary["zero_variance_groups"], summary["weights_changed"]) == (8, 3, True)
     assert [(v["step"], v["reward_mean"]) for v in summary["validation"]] == [(0, 0.2), (2, 0.5)]
+
+
+def test_the_best_checkpoint_says_over_which_validations_its_reward_is() -> None:
+    best = {"step": 45, "reward_mean": 0.884, "reward_ci95": [0.8, 0.9], "validated_at": [30, 45], "ended": False}
+    assert best_text(best) == "step 45: 0.884 [0.8, 0.9], mean over the validations at step 30 and 45"
+    assert best_text({**best, "validated_at": [45]}) == "step 45: 0.884 [0.8, 0.9], validated at step 45"
 
 
 def test_seconds_add_up_to_the_whole(summary: dict[str, Any]) -> None:
