@@ -7,6 +7,7 @@ descriptors (so child processes too), and the console keeps one line per event, 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import threading
@@ -25,6 +26,18 @@ def tell(text: str, detail: str = "") -> None:
     """A note of what is being waited for; not again where only the detail, of a display that changes, is new."""
     if not detail:
         notes.print(text, markup=False)
+
+
+class _Said(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{record.levelname.lower()}: {super().format(record)}"
+
+
+def log_warnings(*, debug: bool = False) -> None:
+    """Have warnings on stderr, as `warning: text`; with `debug` everything, with the loggers' names."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(logging.BASIC_FORMAT) if debug else _Said())
+    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
 
 
 @contextlib.contextmanager

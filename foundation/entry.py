@@ -8,7 +8,6 @@ is unpickled there may do anything.
 from __future__ import annotations
 
 import importlib
-import logging
 import pickle
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import typer
 
 from foundation.command import prepare, shown_errors
+from foundation.console import log_warnings
 
 JOB, RESULT = "job", "result"
 
@@ -23,7 +23,7 @@ JOB, RESULT = "job", "result"
 def main() -> None:
     """Do what FOLDER says, and exit with the status that the function gives."""
     prepare()
-    logging.basicConfig(level=logging.WARNING)
+    log_warnings()
     folder = Path(sys.argv[1])
     name, arguments = pickle.loads((folder / JOB).read_bytes())
     module, _, function = name.partition(":")

@@ -63,7 +63,7 @@ def main(
         typer.Option(help="where to make it (default: recipes/; installed: here); its path is its name"),
     ] = None,
 ) -> None:
-    """Make a recipe for an agent with tools of your own, which runs and trains as it stands.
+    """Make a recipe for an agent with tools of your own, which runs as it stands, and learns with a --model.
 
     \b
     agentgrpo new shop_agent                     recipes/shop_agent; --recipe shop_agent
@@ -75,3 +75,4 @@ def main(
     recipe = make_recipe(name, folder or NEW_RECIPES)
     place = _seen_from(Path.cwd(), recipe)
     print(f"made {place}\nnext: edit {place}/tools.py, then: python -m pytest {place}/test_recipe.py")
+    print("to train tools of your own, name a --model that calls tools: the tiny policy knows the SQL tool alone")

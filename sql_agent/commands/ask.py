@@ -22,7 +22,7 @@ from rich.console import Console
 
 from foundation import run_folder
 from foundation.command import with_flags
-from foundation.console import Heartbeat, notes, tell
+from foundation.console import Heartbeat, log_warnings, notes, tell
 from foundation.errors import UserError
 from foundation.files import read_object
 from sql_agent.agent.endpoint import LLMEndpoint
@@ -252,7 +252,7 @@ def talk_with(flags: ChatFlags) -> None:
 
 def composed(flags: ChatFlags) -> TrainConfig:
     """The configuration of a command line, and quiet logs. Raises UserError."""
-    logging.basicConfig(level=logging.WARNING)
+    log_warnings()
     # What it logs about a failed call is in the fault that it raises.
     logging.getLogger("openai.agents").setLevel(logging.CRITICAL)
     return resolve_config(

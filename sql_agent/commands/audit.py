@@ -7,10 +7,10 @@ written out. The parts stand in sql_agent/run_audit/ and agl_plugin/audit/.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
-import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, redirect_stdout
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +18,7 @@ import typer
 
 from agl_plugin.audit.schema import audit_file, opened
 from foundation import run_folder
+from foundation.console import quiet
 from foundation.environment import prepare_environment
 from foundation.errors import UserError
 from sql_agent.agent.view import clean
@@ -126,7 +127,7 @@ def replay(run: Run, step: Annotated[int, typer.Argument(min=1, help="the traini
     Needs the checkpoint of the step before (trainer.save_every = 1), or, for a run's first step, its start model; and
     the device that the run had. Status 1: it is another update, not the same but for roundings.
     """
-    with redirect_stdout(sys.stderr):  # verl prints what it does
+    with quiet(Path(os.devnull)):  # what verl and its packages say
         config = json.loads((audit_file(run).parent / run_folder.CONFIG).read_text(encoding="utf-8"))
         on_cpu = config["trainer"]["device"] == "cpu"
         lora = config["model"]["lora_rank"] > 0

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from foundation.console import notes
+from foundation.console import log_warnings, notes
 from foundation.errors import UserError
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import HOME
@@ -164,7 +164,7 @@ def evaluate(
     Writes results.json, results.md and, trial by trial, trials.jsonl; the last line is `evaluation: FOLDER`. Status
     1: not all trials were scored, or a server failed.
     """
-    logging.basicConfig(level=logging.WARNING)
+    log_warnings()
     flags = {
         "before": before,
         "after": after,

@@ -8,7 +8,6 @@ in training (agent.chat_template_kwargs) unless a request says otherwise.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shlex
 import shutil
@@ -21,6 +20,7 @@ import typer
 from rich.console import Console
 
 from foundation.chat_template import write_defaults
+from foundation.console import log_warnings
 from foundation.errors import UserError
 from foundation.files import read_object
 from sql_agent.agent.toolset import SQL
@@ -203,7 +203,7 @@ def export(
 
     The last line is `model: FOLDER`.
     """
-    logging.basicConfig(level=logging.WARNING)
+    log_warnings()
     run(source, out, evaluation=evaluation, dtype=dtype)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import shutil
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typer import Option
 
 from foundation import console, run_folder
 from foundation.command import with_flags
+from foundation.console import log_warnings
 from foundation.errors import UserError
 from foundation.files import read_object, write_json
 from foundation.run_folder import step_folder
@@ -142,7 +142,7 @@ def train_gsm8k(flags: Flags) -> int:
     a folder gsm8k/ with train.jsonl in it; a file of questions does as well. There is no validation unless --set
     trainer.validate_every=20 --set data.val_file=FILE asks for it. docs/18-one-process.md has more.
     """
-    logging.basicConfig(level=logging.DEBUG if flags.debug else logging.WARNING)
+    log_warnings(debug=flags.debug)
     terminal = console.own_terminal()
     status, run_dir = train(flags, terminal)
     terminal.print(f"{report_line(run_dir)}\nrun: {run_dir}", markup=False)

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from openai import AsyncOpenAI
 
-from foundation.console import notes, tell
+from foundation.console import log_warnings, notes, tell
 from foundation.errors import RunError, UserError
 from reward_client import needed_endpoints
 from reward_client.schema import JudgeEndpoint
@@ -77,7 +77,7 @@ def prompt(
     results.json, trials.jsonl and prompts/; the last line is `prompt: FILE`. Status 1: it ended early, by a fault or
     the budget; the best so far is written.
     """
-    logging.basicConfig(level=logging.WARNING)
+    log_warnings()
     logging.getLogger("openai.agents").setLevel(logging.CRITICAL)
     folder = (out or HOME / "runs" / "prompts" / datetime.now().strftime("%Y%m%d-%H%M%S")).expanduser().absolute()
     options = {"beam_rounds": rounds, "beam_width": beam, "branch_factor": branch, "gradient_batch_size": batch}

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 from starlette.types import ASGIApp
 
-from foundation.console import tell
+from foundation.console import log_warnings, tell
 from foundation.errors import UserError
 from foundation.http_gate import Traffic, checked_token
 from foundation.http_server import run
@@ -115,7 +115,7 @@ def _paged() -> Callable[..., ASGIApp]:
 
 def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str, limits: Limits, page: bool) -> None:
     """Serve until a signal comes. Raises UserError, and LLMFault when vLLM does not start or ends."""
-    logging.basicConfig(level=logging.WARNING)
+    log_warnings()
     logging.getLogger("foundation.http_server").setLevel(logging.INFO)
     logging.getLogger("openai.agents").setLevel(logging.CRITICAL)  # what it logs is in the fault
     token = checked_token(os.environ.get(TOKEN_NAME, ""), host=host, variable=TOKEN_NAME)

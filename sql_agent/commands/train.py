@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
@@ -12,6 +11,7 @@ from rich.console import Console
 
 from foundation import console
 from foundation.command import with_flags
+from foundation.console import log_warnings
 from foundation.environment import prepare_environment
 from foundation.preloaded import Preloaded
 from sql_agent.config import TrainConfig
@@ -34,7 +34,7 @@ def train(flags: Flags) -> int:
     Settings are the defaults, then the recipe's, then this command line's; docs/10-configuration.md lists the keys that
     --set takes. The last line is `run: FOLDER`.
     """
-    logging.basicConfig(level=logging.DEBUG if flags.debug else logging.WARNING)
+    log_warnings(debug=flags.debug)
     return run(resolve_config(flags), local=flags.backend == Backend.local, dry=flags.dry_run)[0]
 
 

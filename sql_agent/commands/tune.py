@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 from pathlib import Path
 
 from foundation import console
 from foundation.command import with_flags
+from foundation.console import log_warnings
 from sql_agent.config import COMMAND
 from sql_agent.run_report.line import report_line
 from sql_agent.tuning.job import run_tuning
@@ -49,7 +49,7 @@ def dpo(flags: DpoFlags) -> int:
 
 
 def _tune(method: Method, flags: Flags) -> int:
-    logging.basicConfig(level=logging.DEBUG if flags.debug else logging.WARNING)
+    log_warnings(debug=flags.debug)
     terminal = console.own_terminal()
     config = resolve_config(method, flags)
     status, run_dir = run_tuning(config, terminal)

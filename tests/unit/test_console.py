@@ -168,3 +168,9 @@ def test_nothing_comes_below_the_last_words(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "before\nrun: FOLDER\n" and done.stderr == ""
     assert log.read_text(encoding="utf-8") == "a thread goes on\nand its errors\n"
+
+
+def test_a_warning_is_told_without_the_module_that_has_it() -> None:
+    said = "import logging; from foundation.console import log_warnings; log_warnings(); logging.getLogger('a').warning"
+    done = subprocess.run([sys.executable, "-c", f"{said}('look')"], capture_output=True, text=True, check=True)
+    assert done.stderr == "warning: look\n"
