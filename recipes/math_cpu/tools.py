@@ -23,10 +23,9 @@ def calculate(expression: str) -> str:
     if len(expression) > MAX_CHARS:
         raise ValueError(f"the expression has {len(expression)} characters; it may have {MAX_CHARS}")
     try:
-        value = _value(ast.parse(expression.strip(), mode="eval").body)
+        return _shown(_value(ast.parse(expression.strip(), mode="eval").body))
     except (SyntaxError, RecursionError, MemoryError):
         raise ValueError("this is no expression of numbers, + - * / and brackets") from None
-    return str(value.numerator) if value.denominator == 1 else f"{float(value):.10g}"
 
 
 def _value(node: ast.expr) -> Fraction:
@@ -41,3 +40,7 @@ def _value(node: ast.expr) -> Fraction:
     if max(abs(value.numerator), value.denominator) >= 10**MAX_DIGITS:
         raise ValueError(f"a number has more than {MAX_DIGITS} digits")
     return value
+
+
+def _shown(value: Fraction) -> str:
+    return str(value.numerator) if value.denominator == 1 else f"{float(value):.10g}"

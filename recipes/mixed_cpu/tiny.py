@@ -1,5 +1,7 @@
 """The tiny policy of this recipe: warmed up for SQL and for word problems, by the flawed teachers of both."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from recipes.math_cpu.tiny import TASK as MATH
