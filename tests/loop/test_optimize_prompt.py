@@ -17,7 +17,7 @@ from recipes.prompt_cpu import search
 from sql_agent.config import prompt_file
 from sql_agent.data.bundled import DATA
 from sql_agent.data.dataset import load_questions
-from sql_agent.testing.server import Answer, Handler, chat_reply, error_reply, openai_server
+from sql_agent.testing.server import Answer, Handler, chat_reply, error_reply, openai_server, tool_call_reply
 from tests.typed import app_of
 
 app = app_of("prompt")
@@ -124,6 +124,8 @@ def test_the_recipe_finds_the_prompt_that_the_policy_knows(tmp_path: Path) -> No
 
     def policy(request: dict[str, Any]) -> Answer:
         system, question = (str(message["content"]) for message in request["messages"][:2])
+        if request["messages"][-1]["role"] != "tool":
+            return tool_call_reply(("query_database_by_sql", {"sql": "SELECT 1"}))
         return chat_reply(known[question] if system.strip() == wanted else "不知道。")
 
     few = ["--batch", "2", "--train", "4", "--val", "4", "--out", str(tmp_path / "out")]
