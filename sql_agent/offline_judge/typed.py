@@ -21,7 +21,7 @@ from faker.providers.person.zh_CN import Provider
 from sql_agent.offline_judge.asides import Asked, cut_asides, explained, without_numbers, without_question
 from sql_agent.offline_judge.columns import asked_for
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FREE, NO, SOURCE, TALK, TITLES, YES
-from sql_agent.offline_judge.foreign import is_foreign
+from sql_agent.offline_judge.foreign import SENTENCE_END, is_foreign
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import SYMBOL_OF
 from sql_agent.offline_judge.offers import cut_offers
@@ -177,7 +177,6 @@ SHORT_DAYS = {"mon", "tue", "tues", "wed", "thu", "thurs", "fri", "sat", "sun"}
 RANKS = ("first", "second", "third", "fourth")
 QUARTER = re.compile(r"q([1-4])")
 SUPERLATIVE = re.compile(r"\b(?:[a-z]{2,}est|most|top|best|worst)\b|最")
-SENTENCE_END = re.compile(r"(?<!\b(?:Mr|Ms|Dr|St))[.!](?=\s)|[;:。！；：\n]")
 IMPERATIVE = re.compile(r"(?:please|see|check|refer|请[查参])\b")
 DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
 KNOWN_NAMES = {*f"{DAYS} sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split(), *SHORT_DAYS}
