@@ -64,6 +64,7 @@ def play_all(evaluation: Evaluation, folder: Path, done: dict[TrialKey, TrialRec
 
 def write_inspect_logs(evaluation: Evaluation, folder: Path, results: EvalReport, records: list[TrialRecord]) -> None:
     """One log per model, split and decoding, below the folder."""
+    notes.print(f"writing {len(records)} trials for inspect-ai", markup=False)
     from sql_agent.evaluation.inspect_log import write_logs
 
     prompts = {}

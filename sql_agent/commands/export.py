@@ -210,6 +210,7 @@ def export(
 def run(source: Path, out: Path, *, dtype: Precision, evaluation: Path | None = None) -> tuple[int, Path]:
     """The job itself. Returns the exit status, 0, and the folder. Raises UserError."""
     console = Console(highlight=False, soft_wrap=True)
+    console.print(f"exporting {source}; the copy must give the logits of the checkpoint", markup=False)
     exported = export_checkpoint(source, out, evaluation=evaluation, dtype=dtype)
     folder = shlex.quote(str(exported.folder))
     console.print(f"logits: differ by {exported.gap:.2g} of the largest, in {exported.dtype}", markup=False)

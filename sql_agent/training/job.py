@@ -122,6 +122,7 @@ def run_grpo(
     while nothing is trained yet.
     """
     run = secrets.token_hex(8)
+    terminal.print(f"recipe {config.recipe}: checking questions, model and judge", markup=False)
     with closing(scoring_of(config, run=run)) as scoring:
         plan = prepare(config, run=run, scoring=scoring, method=method, check=check)
         where = f"{config.trainer.device}, in one process" if method == "local" else config.trainer.device
