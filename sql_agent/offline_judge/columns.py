@@ -28,6 +28,8 @@ DATES = re.compile(
 NAMES = re.compile(r"\bwho(?:m|se)?\b|\bwhich\b|^(?:list|rank|name|order|sort)\b|谁|哪|什么(?!时[候间])|列出|列举")
 JOINS = re.compile(r"\b(?:and|with|along)\b|[和与及、]")
 EACH = re.compile(r"\b(?:each|every|per|respective(?:ly)?)\b|每|分别|各")
+RATE = re.compile(r"\b(?:every|per)\b|每")
+SHORT = re.compile(r"[a-z][^aeiou\W\d]{2,}")  # avg, qty
 ASKS = re.compile(  # a question may ask twice
     r"(?:^|\band |[,;] ?)(?:(?:in|on|at|for|of|from|by|to|with) )?"
     r"(?:how|what|when|where|which|who|whose|list|name|rank|give)\b"
@@ -44,7 +46,8 @@ def asked_for(question: str, cells: Sequence[Cell], *, is_yes_no: bool) -> Seque
     columns: dict[str, list[str]] = {}
     for cell in cells:
         columns.setdefault(cell.column, []).append(plain(cell.text))
-    if len(columns) < 2 or "" in columns or EACH.search(asked) or len(ASKS.findall(asked)) > 1:
+    of_each = EACH.search(asked if len({cell.row for cell in cells}) > 1 else RATE.sub(" ", asked))
+    if len(columns) < 2 or "" in columns or of_each or len(ASKS.findall(asked)) > 1:
         return cells
     left = {name: texts for name, texts in columns.items() if not all(spell(text) in spell(asked) for text in texts)}
     for text in {text for texts in columns.values() for text in texts}:
@@ -74,9 +77,17 @@ def _place(column: str, asked: str) -> int:
     called = [one for word in words if word.isascii() and not asked.isascii() for one in in_chinese(word)]
     places = [asked.find(one) for one in (*called, *words) if not one.isascii()]
     places += [
-        one.start() for one in tokens(asked) if one[0].isascii() and any(is_form(one[0], word) for word in words)
+        one.start()
+        for one in tokens(asked)
+        if one[0].isascii() and any(is_form(one[0], word) or _is_short_for(word, one[0]) for word in words)
     ]
     return min((place for place in places if place >= 0), default=-1)
+
+
+def _is_short_for(column: str, word: str) -> bool:
+    """Whether a column's name is a word without its vowels: avg of average."""
+    letters = iter(word[1:])
+    return SHORT.fullmatch(column) is not None and column[0] == word[0] and all(one in letters for one in column[1:])
 
 
 def _is_name(text: str) -> bool:

@@ -36,6 +36,8 @@ def rows(columns: str, *told: str) -> list[Cell]:
         ("What are the name and phone number of the clerk?", rows("name,phone", "Yusuf Demir|555-0142"), "name,phone"),
         ("哪部影片借得最少，借了几次？", rows("title,loans", "落潮|7"), "title,loans"),
         ("各房型每晚多少钱？", rows("room,price", "单人间|288", "套房|888"), "room,price"),
+        ("What was the average catch per boat, in tonnes?", rows("boats,avg_t", "36|27.4"), "avg_t"),
+        ("What was the quantity sold per shop?", rows("shops,qty", "Old Mill|4", "Quay|9"), "shops,qty"),
     ],
 )  # fmt: skip
 def test_the_columns_that_a_question_asks_for(question: str, cells: list[Cell], asked: str) -> None:
