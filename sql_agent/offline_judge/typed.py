@@ -25,6 +25,7 @@ from sql_agent.offline_judge.foreign import SENTENCE_END, is_foreign
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import SYMBOL_OF
 from sql_agent.offline_judge.offers import cut_offers
+from sql_agent.offline_judge.periods import without_period
 from sql_agent.offline_judge.rivals import has_other_of_series, is_told_of_another
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
 from sql_agent.offline_judge.slots import (
@@ -111,7 +112,8 @@ SINGLE = re.compile(r"\b(?:a|one|1) (?:single|sole)\b")
 YEAR_MONTH = re.compile(r"(\d{4})(?:-|年)(\d{1,2})月?")
 FALLS = r"(?:\b(?:lost|fell|fall|drop|decrease|decline|down|fewer|less|reduc)|[减少降跌])[^\d,.;。\n]{0,24}?"
 SHARE = re.compile(
-    r"(?<!\d)(?<!\d\.)(\d{1,9}) (?:out of|in|of(?: the)?) (\d{1,9})(?!\.?\d)|(?<!\d)(\d{1,9})分之(\d{1,9})"
+    r"(?<!\d)(?<!\d\.)(\d{1,9}) (?:out of|in|of(?: the)?) (?:every )?(\d{1,9})(?!\.?\d)"
+    r"|(?<!\d)(\d{1,9})分之(\d{1,9})|每(\d{1,9})[^\d,;。]{1,8}[里中]有?(\d{1,9})"
 )
 ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?)\b|(?<!\d)只|仅|唯1")  # of a part of a list
 ASKS_NAME = re.compile(r"\b(?:who(?:m|se)?|which)\b|[哪谁]")
@@ -145,6 +147,7 @@ BOUNDS = (  # how a question asks for a bound itself, not for something of the l
         r"|下限(?:是|为)?多少|最[少小低](?!的)[^的,，。]{0,8}[多几]",
         r"\b(?:at least|not? less than)\b|不[得能可]?低于|至少|起码",
     ),
+    (r"\bdeadline\b|\bdue\b|截止|[最]晚", r"\b(?:not? later than|at the latest)\b|最[晚迟]|不[晚迟]于"),
 )
 LIMITS = (  # of what a question speaks of
     r"\b(?:(?:more|longer|greater|higher|larger|older|later|taller|heavier|bigger|further|deeper) than|over|above"
@@ -279,7 +282,7 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
     said = plain(answer)
     if truth.kind == "yes_no":
         names = "|".join(re.escape(one).replace(r"\ ", "[_ ]") for one in truth.columns if one) or "$^"
-        verdict = rf"(?<!\w)(?:{names})(?: ?[=:]| is| was|[是为]) ?(?:(1|yes|true|是)|0|no|false|否)(?!\w)"
+        verdict = rf"(?<![a-z0-9_])(?:{names})(?: ?[=:]| is| was|[是为]) ?(?:(1|yes|true|是)|0|no|false|否)(?!\w)"
         said = re.sub(verdict, lambda m: "\nyes\n" if m[1] else "\nno\n", said)  # (survived = 1)
         is_told = _polarity(said, asked) is (truth.values[0] == "yes")
         is_strange &= truth.values[0] == "yes" and _strange_names(SENTENCE_END.split(answer.strip())[0], asked, known)
@@ -342,6 +345,7 @@ class _Told:
         self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind, asked, said)}
         beside = [value for row in truth.rows for value in row if value not in truth.values]
         self._known, self._lexicon = _lexicon("\n".join([asked, *truth.columns, *beside])), Lexicon(self._forms)
+        said = without_period(said, asked)
         if truth.kind == "name" and not re.search(r"\d", f"{truth.values[0]}") and not YEAR.search(asked):
             said = SINCE.sub(" ", said)
         said = _without_opposites(without_numbers(said, about.explained), asked, self.shown(said))
@@ -623,7 +627,8 @@ def _as_asked(said: str, asked: str, truth: Truth) -> str:
     if truth.kind != "number" or len({*truth.values}) > 1 or not value:
         return said
     if re.search(r"percent|百分|\bpct\b", " ".join([asked, first, *truth.columns])):
-        said = SHARE.sub(lambda m: f" {value[0]} percent " if _is_share(m, float(value[0])) else m[0], said)
+        share = float(value[0]) * (100 if abs(float(value[0])) <= 1 and "." in value[0] else 1)
+        said = SHARE.sub(lambda m: f" {share:.10g} percent " if _is_share(m, share) else m[0], said)
     if value[0][0] == "-":
         said = re.sub(rf"({FALLS})(?={value[0][1:]}(?![.\d]))", r"\1 -", said)
     return in_unit(said, unit_of(asked, first, truth.columns), asked)
@@ -643,7 +648,7 @@ def _without_percent(said: str, asked: str, value: str) -> str:
 
 
 def _is_share(match: re.Match[str], percent: float) -> bool:
-    part, whole = (int(match[1]), int(match[2])) if match[1] else (int(match[4]), int(match[3]))
+    part, whole = (int(match[n] or 0) for n in ((1, 2) if match[1] else (4, 3) if match[3] else (6, 5)))
     return bool(whole) and abs(100 * part / whole - percent) < 1e-6
 
 

@@ -594,6 +594,8 @@ def test_what_several_cells_hold_is_a_set(locale: str, kind: str) -> None:
     assert 0.7 < earned(question, cells, "\n".join(cells[1:])) < 0.9
 
 
+CASES = "How many cases were closed in the second quarter of 2024?"
+RIDES = "What percentage of rides in May were by members?"
 SOUP = "What does the soup contain?"
 
 
@@ -635,6 +637,16 @@ SOUP = "What does the soup contain?"
             1,
         ),
         ("How long is the crossing in minutes?", "45", "It's a 45-minute crossing.", 1),
+        (CASES, "88", "From April 1 to June 30, 2024, 88 cases were closed.", 1),
+        (CASES, "88", "From July 1 to September 30, 2024, 88 cases were closed.", 0),
+        (CASES, "88", "From April 1 to June 30, 2023, 88 cases were closed.", 0),
+        ("2024年2月卖出多少张票？", "310", "2月1日至29日卖出310张票。", 1),
+        ("2024年2月卖出多少张票？", "310", "3月1日至29日卖出310张票。", 0),
+        (RIDES, "0.62", "In May, 62 out of every 100 rides were by members.", 1),
+        (RIDES, "0.62", "In May, 26 out of every 100 rides were by members.", 0),
+        ("五月的退货率是多少？", "0.034", "五月的退货率是3.4%，每一千单里有34单退货。", 1),
+        ("What is the deadline for the bid?", "2024-07-15", "The bid is due no later than 15 July 2024.", 1),
+        ("When was the bid sent?", "2024-07-15", "The bid was sent no later than 15 July 2024.", 0),
     ],
 )
 def test_what_one_cell_holds(question: str, cell: str, answer: str, value: float) -> None:
