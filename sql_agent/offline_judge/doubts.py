@@ -18,7 +18,7 @@ DOUBTS_ZH = r"""
 似乎|好像|像是|仿佛|难道|据说|听说|据传|传[说闻]|当真|(?<![没不])错|误|相反|相左|估[计摸]|推[测断]|应[该当]|不定|如果|假如|倘若|若是|其实
 原[定本]|起初|实际|等等|[更纠改]正|抱歉|对不起|收回|作废|哦|但|不过|然而|却|虽|尽管|除非|除了|除#|#以?外
 #[^#\d]{0,3}(?:[以之][上下内外前后]|前后)|# ?[^\W\d]?[多余](?!数)|否认|反对|同意|记得|印象|我想|认为|觉得|以为
-吧|[哪岂]|介于|二者|两者|其中之一|另说|仅供|玩笑|胡说|编的|虚构|几乎|[将接]近|(?<!最)近(?=[\d#])|不到|超过|[多少高低大小]于|有待|逾(?=[\d#])
+吧|[哪岂]|介于|二者|两者|其中之一|另说|仅供|玩笑|[胡瞎]说|编的|虚构|几乎|[将接]近|(?<!最)近(?=[\d#])|不到|超过|[多少高低大小]于|有待|逾(?=[\d#])
 看似|[看听]上?[起去]来?像|[查找]不到|没有?(?:记录|资料|提到|提及|找到|查到|信息|数据)|无[法从]|不[清知详]|撤销|矛盾|取消|看情况|难说|有时|未必|才怪|别信
 反[之话]|多半|八成|十有八九
 """
@@ -36,7 +36,7 @@ den(?:y|ies|ied)|reject\w*|refuse\w*|hardly|barely|scarcely|far from|anything bu
 depends?|sometimes|invented|nonsense|ridiculous|if|quote me|not (?:know|say|sure|certain|find|mention)
 by (?:the|an?) (?:teacher|student|pupil|assistant|son|daughter|wife|husband|brother|sister|mother|father) of(?= #)
 (?:second|third|fourth|2nd|3rd|4th)[- ](?:most|least|\w+est)|(?:look|sound|taste|smell)s? like|like(?= #)|resembl\w*
-(?:free|devoid) (?:of|from)|bet|wager|apart from
+(?:free|devoid) (?:of|from)|bet|wager|apart from|ma(?:de|king|ke) (?:it |this |that |these |all )?up
 (?<!is )(?<!are )(?<!was )(?<!were )(?<!be )used to|formerly|no longer
 no (?:records?|information|data|entry|results?|mention|idea|clue)|get back to you
 """
@@ -279,7 +279,9 @@ def _dictionary(text: str, *, is_last: bool) -> set[int]:
         is_sure = not DOUBTS.search(word) and not DENIALS.search(word) and word not in PERMITS
         is_talk = is_sure and (is_of_talk(word) or (sends and is_person(word)))
         qualifies = leads and is_general(word)
-        if is_talk or (is_sure and (qualifies or (is_personal and is_plain_verb(word)))):
+        if is_talk or (
+            is_sure and (qualifies or (is_personal and is_plain_verb(word) and (len(word) > 1 or word.isascii())))
+        ):
             places |= {*range(start, end)}
         leads = is_talk or word in _TALK or word in _DATA or (leads and word == "的") or qualifies
     return places

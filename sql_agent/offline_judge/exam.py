@@ -64,9 +64,9 @@ class Exam:
     (its texts -> what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns
     of its tables: a heading -> the items under it), `headings` all of these; `items` are the facts and, found by
     `beside`, what else the evidence says; `compares`: it asks how things differ; `is_verdict`: yes or no is asked,
-    `verdict` is which of them; `times` counts how often the evidence says a word, `texts` are its cells, `lexicon`
-    holds facts and free words, `record` all of these but the reference's, `echoes` the question's, `words` the stems
-    of all of these."""
+    `verdict` is which of them; `meant` are the reference's words in each fact; `times` counts how often the
+    evidence says a word, `texts` are its cells, `lexicon` holds facts and free words, `record` all of these but the
+    reference's, `echoes` the question's, `words` the stems of all of these."""
 
     question: str
     reference: str
@@ -87,6 +87,7 @@ class Exam:
     compares: bool
     is_verdict: bool
     is_alone: bool
+    meant: list[frozenset[str]]
     verdict: bool | None
     lexicon: Lexicon
     record: Lexicon
@@ -192,6 +193,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         compares=COMPARES.search(question) is not None,
         is_verdict=is_verdict,
         is_alone=is_alone,
+        meant=_words_meant(question, reference, cells, facts if prose else []),
         lexicon=Lexicon({*words, *prose}),
         record=Lexicon(words - {*own, *own.values()} | {*known}),
         echoes=Lexicon(echoes),
@@ -399,6 +401,14 @@ def _meant(question: str, reference: str, record: Record, cells: Sequence[Cell],
     whole = {n for n, told in Counter(n for n, _ in meant).items() if 2 * told > parts[n]}
     whole |= {n for n, size in parts.items() if size == 1 and not cells[n].column}  # what was quoted for the question
     return [f for f in facts if f.section in whole or places[f.section, f.forms[0]] & meant]
+
+
+def _words_meant(question: str, reference: str, cells: Sequence[Cell], facts: list[Fact]) -> list[frozenset[str]]:
+    """Of each fact the words that the reference has too, and the question has not; none where the question names a
+    column: it asks for all of it."""
+    asked = _words(question)
+    said = frozenset[str]() if any(_words(cell.column) & asked for cell in cells) else _words(reference) - asked
+    return [frozenset(said & _words("\n".join(fact.forms))) for fact in facts]
 
 
 def _walk(text: str, items: Sequence[Item]) -> Iterator[tuple[str, str]]:

@@ -26,7 +26,7 @@ from sql_agent.offline_judge.doubts import CITES, is_frame, says_they_differ
 from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.normal import COUNTED, UNSEEN, normalise
-from sql_agent.offline_judge.offers import without_offers
+from sql_agent.offline_judge.offers import without_offers, without_sources
 from sql_agent.offline_judge.sections import JOINT
 from sql_agent.offline_judge.slots import LIGHT, stem
 from sql_agent.offline_judge.tables import Told, is_torn
@@ -47,6 +47,7 @@ SUMMARY = re.compile(
 FREE_MENTIONS = 2  # a summary may repeat what was said
 ALONE_MENTIONS = 4  # and a thing's name, where that is all that is asked, stands in headings too
 BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
+MIN_MEANT = 3  # words of a reference by which it tells a part of a cell
 MIN_NAME_CHARS, MAX_NAME_CHARS = 4, 60  # with the blanks around it
 ALLOWS = "not allowed permitted possible recommended required needed necessary suitable can do don t"
 VERDICT_WORDS = LIGHT | {*map(stem, ALLOWS.split())} | {*"不允许可以适合推荐建议需要必属于"}
@@ -170,6 +171,7 @@ def _exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -> Ex
 def _read(exam: Exam, answer: str) -> _Reading:
     """Reads an answer without offers and advice; by itself a summary at its end that tells nothing new."""
     answer = without_offers(answer, lambda text: exam.tells(normalise(text)))
+    answer = without_sources(answer, lambda text: exam.tells(normalise(text)))
     begins = [found.start() for found in SUMMARY.finditer(answer)][-1:]
     for begin in begins:
         said, summary = _Reading(exam, answer[:begin]), _Reading(exam, answer[begin:])
@@ -477,6 +479,7 @@ class _Reading:
     def verdict(self) -> ReferenceVerdict:
         facts = self._exam.facts
         coverage = max(sum(self._credit.values()) / len(facts), self._reworded())
+        coverage = 1.0 if coverage and self._tells_reference() else coverage
         coverage = float(self._is_right) if self._exam.is_alone else coverage
         coverage = 1.0 if self._is_right and self._credit else coverage  # a yes or no, and why
         value = _f1(coverage) if not self._foreign else self._distrusted(coverage)
@@ -487,6 +490,17 @@ class _Reading:
         return ReferenceVerdict(
             value, coverage, missing, list(dict.fromkeys(self._foreign)), (1 - coverage) * bool(is_open)
         )
+
+    def _tells_reference(self) -> bool:
+        """Whether one run of facts has all that the evidence has of a reference in other words: the asked part."""
+        meant = self._exam.meant
+        every, told = frozenset[str]().union(*meant), frozenset[str]().union(*(meant[i] for i in self._credit if meant))
+        return len(every) >= MIN_MEANT and told == every and self._is_in_one_run()
+
+    def _is_in_one_run(self) -> bool:
+        """Whether of each cell nothing was left out between two facts that were told."""
+        by_section = groupby(sorted(self._credit), key=lambda i: self._exam.facts[i].section)
+        return all(n[-1] - n[0] == len(n) - 1 for n in ([*of] for _, of in by_section))
 
     def _lies(self) -> bool:
         """Whether what is neither fact nor free denies, asks, has a number of its own, or is told of another thing."""

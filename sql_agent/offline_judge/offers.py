@@ -36,6 +36,17 @@ TELLS = re.compile(  # somebody else something
     r"告[诉知](?![我您你他她]?[们]?(?:$|[,;。!?])|我|[您你])|转告|[:：]\W*\w"
     r"|\b(?:tell\w*|inform\w*|say\w*|remind\w*) (?:(?:him|her|them|your|the) (?:\w+ )?)?that\b"
 )
+_FROM = r"(?:数据|资料|信息)?(?:来源|来自|出处|sources?|from)"
+SOURCE = re.compile(  # in brackets or in a line of its own: (source: table drugs)
+    rf"[(（【\[] ?{_FROM}\W{{1,3}}([^()（）【】\[\]\n.。!！?？;；:：\d]{{1,40}})[)）】\]]"
+    rf"|^\W*{_FROM}\W*[:：]([^\n.。!！?？;；:：\d]{{1,60}})$",
+    re.I | re.M,
+)
+SPEAKS = re.compile(r"\b(?:i|my|me|we|our|you|your|it|they|what|nobody|nothing)\b|[我你您他她它谁]", re.I)
+NOTICE = re.compile(  # what it is that follows
+    r"^\W*(?:(?:温馨|友情|特别|重要)?(?:提[示醒]|说明|声明)|请?注意(?:事项)?|备注|note|notice|reminder|tip|disclaimer|important)"
+    r"\W*[:：]"
+)
 FIXES = re.compile(  # the answer itself: "should I say rye?"
     r"\b(?:say|(?<!would )be|mean|answer\w*|count|call|take|put|add|make it|correct|fix|change"
     r"|replace|redo|recheck|re-?run|verify|confirm|double)\b"
@@ -65,6 +76,17 @@ def without_offers(answer: str, tells: Callable[[str], bool]) -> str:
     return first + "".join(one for one, free, new in zip(others, is_free, is_new, strict=True) if not free or new)
 
 
+def without_sources(answer: str, tells: Callable[[str], bool]) -> str:
+    """An answer without the notes of what a quote is from, where these are names and nothing else."""
+
+    def kept(note: re.Match[str]) -> str:
+        said = plain(note[1] or note[2])
+        is_claim = SPEAKS.search(said) or DENIALS.search(said) or DOUBTS.search(said) or tells(said)
+        return note[0] if is_claim else " "
+
+    return SOURCE.sub(kept, answer)
+
+
 def _pieces(answer: str) -> list[str]:
     return PIECE.findall(ASIDE.sub("。", answer)) or [answer]
 
@@ -87,6 +109,7 @@ def _is_offer(said: str, numbers: Set[str] = frozenset()) -> bool:
 
 def _is_advice(said: str) -> bool:
     """Whether a sentence sends the reader to somebody, or to the source."""
+    said = NOTICE.sub("", said)
     is_sent = SENDS.search(said) and ADVISES.search(said) and not TELLS.search(said)
     return (
         bool(is_sent)

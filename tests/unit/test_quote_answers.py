@@ -94,6 +94,10 @@ def test_wrong_answers_of_these_forms(
         "具体情况请以最新版说明书为准。",
         "如果还有不清楚的地方，请随时联系我。",
         "希望这些信息能解答您的疑问。",
+        "温馨提示：用药和就诊请听从医生或药师的指导。",
+        "Note: please ask your doctor before you change anything.",
+        "来源：药品百科",
+        "Source: table leaflets",
     ],
 )
 def test_offers_and_advice_cost_nothing(closing: str) -> None:
@@ -101,6 +105,23 @@ def test_offers_and_advice_cost_nothing(closing: str) -> None:
         "What are the warnings of the ladder?", WARNINGS[0].text
     )  # fmt: skip
     assert earned(question, [Cell(text, "0 0", "warnings")], f"{text}\n\n{closing}") >= 0.9
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "（来源：我编的）",
+        "（来源：每日5次）",
+        "(source: nobody knows)",
+        "(source: I made it up)",
+        "温馨提示：本品含砒霜。",
+        "温馨提示：医生说请每日服5次。",
+        "Note: the doctor says that it is deadly.",
+    ],
+)
+def test_a_note_that_claims_something_is_read(note: str) -> None:
+    question, text = ("贝舒片有哪些不良反应？", "干咳、头晕、脱发。")
+    assert earned(question, [Cell(text, "0 0", "adverse_reactions")], f"{text}\n\n{note}") <= 0.25
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,31 @@ def test_rows_that_are_not_asked_for_keep_their_headings() -> None:
     assert _value(*asked, whole.replace("9Nm", "?").replace("21Nm", "9Nm").replace("?", "21Nm"), SCREWS) <= CAP
 
 
+TENT = Cell(
+    "Pitch the tent on level ground, with its door away from the wind. Peg the corners first. In rain, open both vents "
+    "for ten minutes each hour, or the walls drip. Dry it before it is packed, never in a tumble dryer.",
+    "gear 7",
+    "instructions",
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "least", "most"),
+    [
+        ("In rain, open both vents for ten minutes each hour, or the walls drip.", 0.9, 1),
+        ("In rain, open both vents for ten minutes each hour.", 0.2, 0.89),
+        ("Peg the corners first. Or the walls drip.", 0, 0.8),
+        ("Dry it before it is packed, never in a tumble dryer.", 0, 0.8),
+        ("In rain, open both vents for twenty minutes each hour, or the walls drip.", 0, 0.25),
+    ],
+)
+def test_one_run_of_facts_with_all_that_a_reference_tells_is_the_part_that_is_asked_for(
+    answer: str, least: float, most: float
+) -> None:
+    reference = "Let air through both vents, ten minutes in the hour; otherwise the walls get wet and drip."
+    assert least <= _value("What must one do with a Fjell in wet weather?", reference, answer, TENT) <= most
+
+
 COLUMNS = [Cell("漆面哑光；接缝无胶", "1", "c1"), Cell("1931年建成；现存三处", "1", "c2")]
 
 
