@@ -2,7 +2,7 @@
 
 Guarantees: pure functions on text in normal form, linear in it. The other thing may be told of where that is denied, or
 set against the chosen one; a doubt, a denial of the chosen one and both chosen are no choice. Not covered: more than
-two things; one whose name begins or ends as the other's does.
+two things.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sql_agent.offline_judge.sections import JOINT, PART_END, Cell
 from sql_agent.offline_judge.slots import content, is_form
 
 ASKS = re.compile(r"哪|\bwhich\b")
+IS_IT = re.compile(r"^(?:is|was) it (?=.*\bor\b)")
 OFFERS = re.compile(r"(?<![a-z])or(?![a-z])|还是")
 ENDS = re.compile(r"[,;。.!?\n]|而(?!且)|\b(?:but|while|whereas)\b")
 AGAINST = re.compile(r"比|不同于|相比|\b(?:unlike|than|instead of|rather than|against)\b")
@@ -34,6 +35,7 @@ class Choice(NamedTuple):
 
 def choice(question: str, reference: str) -> Choice | None:
     """None where the question is none of two things, or the reference names none of them, or both."""
+    question = IS_IT.sub("which, ", question)
     if not ASKS.search(question):
         return None
     for part in PART_END.split(question):
@@ -41,9 +43,9 @@ def choice(question: str, reference: str) -> Choice | None:
         joined = [one for one in joined if not ASKS.search(one)] if len(joined) > 2 else joined
         joined = joined[-2:] if OFFERS.search(part) else joined
         if len(joined) == 2:
-            first, second = (_name(one, from_end=n == 0) for n, one in enumerate(joined))
+            first, second = (_name(one, joined[1 - n], from_end=n == 0) for n, one in enumerate(joined))
             said = [one in spell(reference) for one in (first, second)]
-            if first not in spell(joined[1]) and second not in spell(joined[0]) and sum(said) == 1:
+            if first.strip() and second.strip() and sum(said) == 1:
                 words = frozenset(word for one in joined if len(tokens(one)) <= MAX_WORDS for word in content(one))
                 words |= content(first) | content(second)
                 return Choice(first, second, words) if said[0] else Choice(second, first, words)
@@ -51,14 +53,15 @@ def choice(question: str, reference: str) -> Choice | None:
 
 
 def of_rows(question: str, cells: Sequence[Cell]) -> str:
-    """What stands with the one cell that has what the question says of the thing; "" where none or several do."""
+    """What stands with the one cell that has what the question says of the thing, or in the only row; "" where none or
+    several do."""
     rows: dict[str, list[str]] = {}
     for cell in cells:
         rows.setdefault(cell.row, []).append(normalise(cell.text))
     said = {row: [text for text in texts if spell(text) in spell(question)] for row, texts in rows.items()}
     most = max(map(len, said.values()), default=0)
     meant = [row for row, texts in said.items() if len(texts) == most]
-    return "\n".join(said[meant[0]]) if len(meant) == 1 and most > 1 and len(rows) > 1 else ""
+    return "\n".join(said[meant[0]]) if len(meant) == 1 and (most > 1 or len(rows) == 1) else ""
 
 
 def told(which: Choice, question: str, answer: str) -> bool | None:
@@ -87,7 +90,10 @@ def without_other(which: Choice, answer: str) -> str:
     return "".join(one for one in clauses if which.other not in spell(one) or which.chosen in spell(one))
 
 
-def _name(text: str, *, from_end: bool) -> str:
+def _name(text: str, other: str, *, from_end: bool) -> str:
+    """What tells one thing, next to the joint: no beginning or end that the other has too."""
     found = [one[0] for one in tokens(text)]
     size = MAX_NAME if not text.isascii() else len(found) if from_end and len(found) <= MAX_NAME else 1
-    return spell(" ".join(found[-size:] if from_end else found[:size]))
+    places = range(len(found), 0, -1) if from_end else range(len(found))
+    names = (spell(" ".join(found[max(0, at - size) : at] if from_end else found[at : at + size])) for at in places)
+    return next((name for name in names if name not in spell(other)), "")

@@ -203,10 +203,9 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
 
 
 def _translated(column: str, question: str) -> set[str]:
-    """What a Chinese question may call a column of an English name, word by word."""
-    return (
-        set() if question.isascii() else {one for word in column.split() if word.isascii() for one in in_chinese(word)}
-    )
+    """What a Chinese question may call a column of an English name, as a whole and word by word."""
+    words = {column, *column.split()} if not question.isascii() else set[str]()
+    return {one for word in words if word and word.isascii() for one in in_chinese(word)}
 
 
 def _stems(*texts: str) -> set[str]:

@@ -125,6 +125,8 @@ def grade(
 def _chooses(exam: Exam, which: choices.Choice, asked: str, answer: str) -> bool | None:
     """Whether an answer chooses rightly; None where it says neither, or something that evidence and question do not."""
     said = normalise(without_offers(answer, lambda text: exam.tells(normalise(text))))
+    for start, end, heading in reversed(exam.headings.read(said)[0]):
+        said = f"{said[:start]} {said[end:]}" if DENYING.search(heading) else said  # 不良反应 denies nothing
     is_chosen = choices.told(which, asked, said)
     return None if is_chosen and _strange(exam, asked, choices.without_other(which, said)) else is_chosen
 
