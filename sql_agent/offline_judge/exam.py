@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from os.path import commonprefix
 
 from sql_agent.offline_judge import verdicts
@@ -50,6 +51,7 @@ LEADS = re.compile(  # to an item of a list, and say nothing of it
 LAST_JOINT = re.compile(r"(?<=..)(?:以及|及|和)(?=[^\W\d].)|(?<!^and) (?:and|as well as) ")
 MAX_JOINED = 8  # tokens
 MIN_KNOWN, MIN_OWN = 0.2, 0.25
+MIN_MEANT = 3  # words of a reference that tell a run of facts
 SHOWN = re.compile(r"((?:表现为|症见)[^;:。?!\n]*);")  # in one clause
 JUDGING = re.compile(rf"{DENYING.pattern}|[禁忌慎停]|避免|{MODAL.pattern}")
 MIN_DENYING_RUN, MIN_OWN_CHARS = 4, 4
@@ -64,9 +66,9 @@ class Exam:
     (its texts -> what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns
     of its tables: a heading -> the items under it), `headings` all of these; `items` are the facts and, found by
     `beside`, what else the evidence says; `compares`: it asks how things differ; `is_verdict`: yes or no is asked,
-    `verdict` is which of them; `meant` are the reference's words in each fact; `times` counts how often the
-    evidence says a word, `texts` are its cells, `lexicon` holds facts and free words, `record` all of these but the
-    reference's, `echoes` the question's, `words` the stems of all of these."""
+    `verdict` is which of them; `times` counts how often the evidence says a word, `texts` are its cells, `lexicon`
+    holds facts and free words, `record` all of these but the reference's, `echoes` the question's, `words` the stems
+    of all of these."""
 
     question: str
     reference: str
@@ -87,7 +89,6 @@ class Exam:
     compares: bool
     is_verdict: bool
     is_alone: bool
-    meant: list[frozenset[str]]
     verdict: bool | None
     lexicon: Lexicon
     record: Lexicon
@@ -193,7 +194,6 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         compares=COMPARES.search(question) is not None,
         is_verdict=is_verdict,
         is_alone=is_alone,
-        meant=_words_meant(question, reference, cells, facts if prose else []),
         lexicon=Lexicon({*words, *prose}),
         record=Lexicon(words - {*own, *own.values()} | {*known}),
         echoes=Lexicon(echoes),
@@ -372,6 +372,8 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
     asked = [fact for fact in asked if (fact.section, fact.forms[0]) not in headers] or asked or facts
     meant = _meant(question, "\n".join(own), record, cells, asked)
     asked = meant if len(meant) < len(asked) else _of_parts(question, record, cells, asked) or asked
+    is_one = len({cell.row for cell in cells}) == 1
+    asked = _run(question, "\n".join(own), cells, asked) if is_one else asked
     sizes = Counter(fact.section for fact in asked)  # the name of a row tells nothing of it
     telling = [fact for fact in asked if sizes[fact.section] > 1 or not cells[fact.section].column]
     return _about(question, telling or asked) if verdicts.is_asked(question) else asked
@@ -402,12 +404,26 @@ def _meant(question: str, reference: str, record: Record, cells: Sequence[Cell],
     return [f for f in facts if f.section in whole or places[f.section, f.forms[0]] & meant]
 
 
-def _words_meant(question: str, reference: str, cells: Sequence[Cell], facts: list[Fact]) -> list[frozenset[str]]:
-    """Of each fact the words that the reference has too, and the question has not; none where the question names a
-    column: it asks for all of it."""
+def _run(question: str, reference: str, cells: Sequence[Cell], facts: list[Fact]) -> list[Fact]:
+    """Of each cell the shortest run of facts with all that the cell has of the reference's own words; all facts where
+    these are few, or the question names a column: it asks for all of it."""
     asked = _words(question)
-    said = frozenset[str]() if any(_words(cell.column) & asked for cell in cells) else _words(reference) - asked
-    return [frozenset(said & _words("\n".join(fact.forms))) for fact in facts]
+    said = set[str]() if any(_words(cell.column) & asked for cell in cells) else _words(reference) - asked
+    left = list[Fact]()
+    for _, section in groupby(facts, lambda fact: fact.section):
+        ours = [*section]
+        words = [said & _words("\n".join(fact.forms)) for fact in ours]
+        every = set[str]().union(*words)
+        runs, begin, have = [(len(ours), 0)], 0, Counter[str]()
+        for end, told in enumerate(words, 1):
+            have.update(told)
+            while len(every) >= MIN_MEANT and len(+have) == len(every):
+                runs.append((end - begin, begin))
+                have.subtract(words[begin])
+                begin += 1
+        size, begin = min(runs)
+        left += ours[begin : begin + size]
+    return left
 
 
 def _walk(text: str, items: Sequence[Item]) -> Iterator[tuple[str, str]]:

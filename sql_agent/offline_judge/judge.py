@@ -47,7 +47,6 @@ SUMMARY = re.compile(
 FREE_MENTIONS = 2  # a summary may repeat what was said
 ALONE_MENTIONS = 4  # and a thing's name, where that is all that is asked, stands in headings too
 BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
-MIN_MEANT = 3  # words of a reference by which it tells a part of a cell
 MIN_NAME_CHARS, MAX_NAME_CHARS = 4, 60  # with the blanks around it
 ALLOWS = "not allowed permitted possible recommended required needed necessary suitable can do don t"
 VERDICT_WORDS = LIGHT | {*map(stem, ALLOWS.split())} | {*"不允许可以适合推荐建议需要必属于"}
@@ -481,7 +480,6 @@ class _Reading:
     def verdict(self) -> ReferenceVerdict:
         facts = self._exam.facts
         coverage = max(sum(self._credit.values()) / len(facts), self._reworded())
-        coverage = 1.0 if coverage and self._tells_reference() else coverage
         coverage = float(self._is_right) if self._exam.is_alone else coverage
         coverage = 1.0 if self._is_right and self._credit else coverage  # a yes or no, and why
         value = _f1(coverage) if not self._foreign else self._distrusted(coverage)
@@ -492,17 +490,6 @@ class _Reading:
         return ReferenceVerdict(
             value, coverage, missing, list(dict.fromkeys(self._foreign)), (1 - coverage) * bool(is_open)
         )
-
-    def _tells_reference(self) -> bool:
-        """Whether one run of facts has all that the evidence has of a reference in other words: the asked part."""
-        meant = self._exam.meant
-        every, told = frozenset[str]().union(*meant), frozenset[str]().union(*(meant[i] for i in self._credit if meant))
-        return len(every) >= MIN_MEANT and told == every and self._is_in_one_run()
-
-    def _is_in_one_run(self) -> bool:
-        """Whether of each cell nothing was left out between two facts that were told."""
-        by_section = groupby(sorted(self._credit), key=lambda i: self._exam.facts[i].section)
-        return all(n[-1] - n[0] == len(n) - 1 for n in ([*of] for _, of in by_section))
 
     def _lies(self) -> bool:
         """Whether what is neither fact nor free denies, asks, has a number of its own, or is told of another thing."""

@@ -32,6 +32,11 @@ SENDS = re.compile(  # to somebody or something else
 ADVISES = re.compile(
     r"\b(?:you|your|please|always|seek|consult|see|ask|contact|should|never|keep|read|refer)\b|请|建议|务必|切勿|应[该当]?|您"
 )
+REPORTS = re.compile(  # what such a person says, or how much of something
+    r"(?:医[生师]|药师|人[士员]|专家)(?:们?[会都也]?)(?:建议|[说让给要]|推荐|认为|应)|加倍|翻倍|[加减][量半大]"
+    r"|\b(?:doctor|physician|clinician|pharmacist|professional|specialist|nurse|leaflet|label|manual|record)s?"
+    r" (?:should|must|recommend|say|advise|want|prescribe|state|insist)s?\b|\b(?:double|triple|twice|half|halve)\b"
+)
 TELLS = re.compile(  # somebody else something
     r"告[诉知](?![我您你他她]?[们]?(?:$|[,;。!?])|我|[您你])|转告|[:：]\W*\w"
     r"|\b(?:tell\w*|inform\w*|say\w*|remind\w*) (?:(?:him|her|them|your|the) (?:\w+ )?)?that\b"
@@ -42,7 +47,14 @@ SOURCE = re.compile(  # in brackets or in a line of its own: (source: table drug
     rf"|^\W*{_FROM}\W*[:：]([^\n.。!！?？;；:：\d]{{1,60}})$",
     re.I | re.M,
 )
-SPEAKS = re.compile(r"\b(?:i|my|me|we|our|you|your|it|they|what|nobody|nothing)\b|[我你您他她它谁]", re.I)
+KEEPS = re.compile(  # what a quote is from
+    r"\b(?:tables?|database|records?|sheet|leaflet|label|manual|handbook|guide|page|site|website|catalog(?:ue)?|document|files?|"
+    r"entry|book|journal|report|dataset|encyclop\w+|wiki\w*|pharmacopoeia)\b"
+    r"|表|库|书|百科|手册|指南|目录|文献|药典|网站?|档案|记录|文件|页面|资料$"
+)
+LEADS = re.compile(
+    rf"{ADVISES.pattern}|{SENDS.pattern}|\b(?:if|when|before|after|for|as|this|these)\b|[如若当以具在的]"
+)
 NOTICE = re.compile(  # what it is that follows
     r"^\W*(?:(?:温馨|友情|特别|重要)?(?:提[示醒]|说明|声明)|请?注意(?:事项)?|备注|note|notice|reminder|tip|disclaimer|important)"
     r"\W*[:：]"
@@ -81,8 +93,8 @@ def without_sources(answer: str, tells: Callable[[str], bool]) -> str:
 
     def kept(note: re.Match[str]) -> str:
         said = plain(note[1] or note[2])
-        is_claim = SPEAKS.search(said) or DENIALS.search(said) or DOUBTS.search(said) or tells(said)
-        return note[0] if is_claim else " "
+        is_claim = DENIALS.search(said) or DOUBTS.search(said) or ADDRESSES.search(said) or tells(said)
+        return " " if KEEPS.search(said) and not is_claim else note[0]
 
     return SOURCE.sub(kept, answer)
 
@@ -110,9 +122,10 @@ def _is_offer(said: str, numbers: Set[str] = frozenset()) -> bool:
 def _is_advice(said: str) -> bool:
     """Whether a sentence sends the reader to somebody, or to the source."""
     said = NOTICE.sub("", said)
-    is_sent = SENDS.search(said) and ADVISES.search(said) and not TELLS.search(said)
+    is_sent = SENDS.search(said) and ADVISES.search(said) and not (TELLS.search(said) or REPORTS.search(said))
     return (
         bool(is_sent)
+        and all(map(LEADS.search, re.split("[,;，；]", said.rstrip(",.;。 "))))
         and not re.search(r"\d", said)
         and {*DOUBTS.findall(said)} <= DOUBTFUL | {"before", "after", "whether"}
     )

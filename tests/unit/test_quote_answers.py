@@ -124,6 +124,11 @@ def test_offers_and_advice_cost_nothing(closing: str) -> None:
         "温馨提示：本品含砒霜。",
         "温馨提示：医生说请每日服5次。",
         "Note: the doctor says that it is deadly.",
+        "（来源：高血压患者禁用）",
+        "温馨提示：本品含砒霜，请咨询医生。",
+        "温馨提示：请让医生给您加倍用药。",
+        "提示：药师建议加量。",
+        "Note: your doctor should double the dose.",
     ],
 )
 def test_a_note_that_claims_something_is_read(note: str) -> None:
