@@ -372,7 +372,7 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
     asked = [fact for fact in asked if (fact.section, fact.forms[0]) not in headers] or asked or facts
     meant = _meant(question, "\n".join(own), record, cells, asked)
     asked = meant if len(meant) < len(asked) else _of_parts(question, record, cells, asked) or asked
-    is_one = len({cell.row for cell in cells}) == 1
+    is_one = len({cell.row for cell in cells}) == 1 and all(cell.column for cell in cells)
     asked = _run(question, "\n".join(own), cells, asked) if is_one else asked
     sizes = Counter(fact.section for fact in asked)  # the name of a row tells nothing of it
     telling = [fact for fact in asked if sizes[fact.section] > 1 or not cells[fact.section].column]
