@@ -44,12 +44,12 @@ TELLS = re.compile(  # somebody else something
 _FROM = r"(?:数据|资料|信息)?(?:来源|来自|出处|sources?|from)"
 SOURCE = re.compile(  # in brackets or in a line of its own: (source: table drugs)
     rf"[(（【\[] ?{_FROM}\W{{1,3}}([^()（）【】\[\]\n.。!！?？;；:：\d]{{1,40}})[)）】\]]"
-    rf"|^\W*{_FROM}\W*[:：]([^\n.。!！?？;；:：\d]{{1,60}})$",
+    rf"|^[^\w\n]{{0,8}}{_FROM}[^\w\n]{{0,4}}[:：]([^\n.。!！?？;；:：\d]{{1,60}})$",
     re.I | re.M,
 )
 KEEPS = re.compile(  # what a quote is from
-    r"\b(?:tables?|database|records?|sheet|leaflet|label|manual|handbook|guide|page|site|website|catalog(?:ue)?|document|files?|"
-    r"entry|book|journal|report|dataset|encyclop\w+|wiki\w*|pharmacopoeia)\b"
+    r"\b(?:tables?|database|records?|sheet|leaflet|label|manual|handbook|guide|page|site|website|catalog(?:ue)?|document|files?"
+    r"|entry|book|journal|report|dataset|encyclop\w+|wiki\w*|pharmacopoeia)\b"
     r"|表|库|书|百科|手册|指南|目录|文献|药典|网站?|档案|记录|文件|页面|资料$"
 )
 LEADS = re.compile(

@@ -147,7 +147,7 @@ BOUNDS = (  # how a question asks for a bound itself, not for something of the l
         r"|下限(?:是|为)?多少|最[少小低](?!的)[^的,，。]{0,8}[多几]",
         r"\b(?:at least|not? less than)\b|不[得能可]?低于|至少|起码",
     ),
-    (r"\bdeadline\b|\bdue\b|截止|[最]晚", r"\b(?:not? later than|at the latest)\b|最[晚迟]|不[晚迟]于"),
+    (r"\bdeadline\b|\bdue\b|截止|最晚", r"\b(?:not? later than|at the latest)\b|最[晚迟]|不[晚迟]于"),
 )
 LIMITS = (  # of what a question speaks of
     r"\b(?:(?:more|longer|greater|higher|larger|older|later|taller|heavier|bigger|further|deeper) than|over|above"

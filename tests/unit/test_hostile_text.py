@@ -30,6 +30,7 @@ from sql_agent.environment.server_worker import plain
 from sql_agent.environment.sql_tree import Forbidden, Rules
 from sql_agent.offline_judge.judge import by_column, grade
 from sql_agent.offline_judge.normal import UNSEEN, normalise
+from sql_agent.offline_judge.offers import without_sources
 from sql_agent.scoring.math_check import candidate
 from sql_agent.scoring.public_match import spider_query
 from tests.linear import is_linear
@@ -65,6 +66,7 @@ def _table(text: str) -> str:
         (_table, "|\n"),
         (code_key, "a--b."),
         (code_key, "-"),
+        *((partial(without_sources, tells=lambda _: False), one) for one in ("\n", "?\n", "source\n", "(source: ")),
         *((partial(UNSEEN.sub, ""), one) for one in ("<del>", "~~a ", "<span hidden ", "<p hidden>x", "[a]: #")),
     ],
 )

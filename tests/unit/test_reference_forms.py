@@ -235,6 +235,7 @@ def test_facts_are_the_clauses_of_the_evidence_and_those_alone_that_a_quoting_re
     "piece",
     [
         "高血压、",
+        "?\n",
         "|氨|b|\n|-|-|\n",
         "氨氯地平的适应症是什么",
         "\u200b",
