@@ -20,12 +20,13 @@ ASKS = re.compile(
     r"(?! you\b| (?:i|we) (?:ask|get|have|know|see)\b) "
 )
 CHOOSES = re.compile(r"什么|哪|多少|怎|如何|几|谁|还是|或|\b(?:or|what|where|how|why)\b")
-FIRST = re.compile(r"[?.;。]|,? and (?=why|what|how|which)|[,、](?=.{0,4}(?:为什么|为何|原因|怎|如何|什么|哪))")
+SENTENCE_END = re.compile(r"[?。]|\.(?!\d)")
+FIRST = re.compile(r";|,? and (?=why|what|how|which)|[,、](?=.{0,4}(?:为什么|为何|原因|怎|如何|什么|哪))")
 SAYS = (
     r"(?:所以|因此|故)?[;,]?(?:答案|结论)[是为]?"
     r"|(?:(?:so|thus|therefore|hence),? )?(?:the |my )?(?:final )?(?:answer|conclusion) is"
 )
-MAY = "允许|需要?|应该?|必须|适[合宜]|推荐|建议"
+MAY = "允许|需要?|要|应该?|必须|适[合宜]|推荐|建议"
 VERDICT = re.compile(
     rf"(?:^|(?<={CLAUSES})) ?(?:(?:{SAYS}) ?:? ?)?"
     rf"(?:(yes(?![a-z])|是的|(?:{YES.pattern}|{MAY})(?= ?(?:{CLAUSES}|$)))"
@@ -33,7 +34,7 @@ VERDICT = re.compile(
 )
 LEAD = re.compile(  # at the beginning of a sentence, with a word or two behind it
     rf"(?:^|(?<=[.。!\n])) ?(?:(?:{SAYS}) ?:? ?)?"
-    rf"(?:(可以|能够?|会|需要?|应该?|适[合宜]|推荐|建议)|不(?:可以?|能|会|{MAY}|必|用|宜|得|在)|无[需须])"
+    rf"(?:一般|通常)?(?:(可以|能够?|会|需要?|应该?|适[合宜]|推荐|建议)|不(?:可以?|能|会|{MAY}|必|用|宜|得|在)|无[需须])"
     rf"(?!的)[\u4e00-\u9fff]{{0,4}}(?= ?(?:{CLAUSES}|$))"
 )
 DENIES = re.compile(rf"{DENYING.pattern}|cannot|[禁忌]|避免|\bavoid")
@@ -51,9 +52,10 @@ VAGUE = frozenset("的了人者是有在和用") | {
 
 
 def is_asked(question: str) -> bool:
-    """Whether yes or no answers the question, or what it begins with."""
-    first = FIRST.split(question, maxsplit=1)[0]
-    return ASKS.search(first) is not None and not CHOOSES.search(first)
+    """Whether yes or no answers the question, or the first thing that its first sentence asks behind what it tells."""
+    clauses = (clause.strip() for clause in FIRST.split(SENTENCE_END.split(question)[0]))
+    asking = next((clause for clause in clauses if ASKS.search(clause) or CHOOSES.search(clause)), "")
+    return bool(asking) and not CHOOSES.search(asking)
 
 
 def told(text: str, *, leads: bool = False) -> Iterator[tuple[int, int, bool]]:
