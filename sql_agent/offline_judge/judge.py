@@ -16,21 +16,22 @@ import functools
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, groupby, pairwise
+from itertools import combinations, pairwise
 from typing import Literal
 
 from sql_agent.offline_judge import choices, verdicts
+from sql_agent.offline_judge.clauses import CLAUSE_END
 from sql_agent.offline_judge.doubts import CITES, is_frame, says_they_differ
-from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
+from sql_agent.offline_judge.exam import Exam, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
-from sql_agent.offline_judge.normal import COUNTED, UNSEEN, normalise
+from sql_agent.offline_judge.normal import UNSEEN, normalise
 from sql_agent.offline_judge.offers import without_offers, without_sources
-from sql_agent.offline_judge.sections import JOINT
+from sql_agent.offline_judge.sections import JOINT, Cell, Fact
 from sql_agent.offline_judge.slots import LIGHT, stem
-from sql_agent.offline_judge.tables import Told, is_torn
-from sql_agent.offline_judge.typed import kind_of_texts, truth_of, typed_value
+from sql_agent.offline_judge.tables import Told, by_column, is_torn
+from sql_agent.offline_judge.typed import Truth, kind_of_texts, truth_of, typed_value
 from sql_agent.records import AnswerType
 
 SENTENCE_ENDS = ".!?;\n。"
@@ -95,30 +96,49 @@ def grade(
     None too where the truth is none of its kind, or stands in the question.
     """
     answer, cells = UNSEEN.sub(" ", answer), [Cell(cell) if isinstance(cell, str) else cell for cell in evidence]
-    verdict = None if kind else verdicts.alone(normalise(question).rstrip("?。 "), normalise(reference))
-    looks = kind or kind_of_texts(question, reference, [cell.text for cell in cells])
-    if verdict is not None:
-        truth = truth_of(question, "yes" if verdict else "no", [], "yes_no")
-    else:
-        truth = truth_of(question, reference, cells, looks) if looks and looks != "text" else None
-    value = typed_value(truth, question=question, answer=answer, is_quoted=not kind) if truth else 0.0
-    typed = ReferenceVerdict(value, value, [] if value else [*truth.values], []) if truth else None
+    truth, looks = _truth(question, reference, cells, kind)
+    typed = _typed(truth, question, answer, is_quoted=not kind) if truth else None
     if kind and kind != "text":
         return typed
     exam = _exam(question, reference, tuple(evidence))
-    quoted = _read(exam, answer).verdict() if exam else None
+    quoted = _quoted(exam, question, reference, cells, answer) if exam else None
+    if not typed or not exam or not quoted:
+        return typed or quoted
+    denies = exam.verdict is not None or verdicts.DENIES.search(normalise(reference))
+    is_verdict = denies and exam.is_verdict and looks != "yes_no"  # a clause that answers yes or no
+    is_better = not quoted.foreign and quoted.value > typed.value
+    return quoted if is_better or exam.names or is_verdict else typed
+
+
+def _truth(
+    question: str, reference: str, cells: Sequence[Cell], kind: AnswerType | Literal[""]
+) -> tuple[Truth | None, str]:
+    """The value that is asked for, if it is one, and of which kind it is."""
+    looks = kind or kind_of_texts(question, reference, [cell.text for cell in cells])
+    said = None if kind else verdicts.alone(normalise(question).rstrip("?。 "), normalise(reference))
+    if said is not None:
+        return truth_of(question, "yes" if said else "no", [], "yes_no"), looks
+    return truth_of(question, reference, cells, looks) if looks and looks != "text" else None, looks
+
+
+def _typed(truth: Truth, question: str, answer: str, *, is_quoted: bool) -> ReferenceVerdict:
+    value = typed_value(truth, question=question, answer=answer, is_quoted=is_quoted)
+    return ReferenceVerdict(value, value, [] if value else [*truth.values], [])
+
+
+def _quoted(exam: Exam, question: str, reference: str, cells: Sequence[Cell], answer: str) -> ReferenceVerdict:
+    """What the answer's quotes earn; all where it chooses rightly, or explains the right yes or no, or is the reference
+    in whatever words that is told."""
+    every = ReferenceVerdict(1.0, 1.0, [], [])
+    if _is_explained(exam, answer) or spell(normalise(answer)) == spell(normalise(reference)):
+        return every
+    quoted = _read(exam, answer).verdict()
     asked = normalise(question).rstrip("?。 ")
-    which = choices.choice(asked, normalise(reference) or choices.of_rows(asked, cells)) if quoted else None
-    if exam and quoted and which and (is_chosen := _chooses(exam, which, asked, answer)) is not None:
-        quoted = ReferenceVerdict(1.0, 1.0, [], []) if is_chosen else replace(quoted, value=DENIED * quoted.value)
-    if exam and _is_explained(exam, answer):
-        quoted = ReferenceVerdict(1.0, 1.0, [], [])
-    if exam and spell(normalise(answer)) == spell(normalise(reference)):  # in whatever words it is told
-        quoted = ReferenceVerdict(1.0, 1.0, [], [])
-    is_quote = quoted and not quoted.foreign and quoted.value > value
-    denies = exam and (exam.verdict is not None or verdicts.DENIES.search(normalise(reference)))
-    is_verdict = exam and denies and exam.is_verdict and looks != "yes_no"  # a clause that answers yes or no
-    return quoted if not typed or is_quote or (exam and exam.names) or is_verdict else typed
+    choice = choices.choice(asked, normalise(reference) or choices.of_rows(asked, cells))
+    is_chosen = _chooses(exam, choice, asked, answer) if choice else None
+    if is_chosen is None:
+        return quoted
+    return every if is_chosen else replace(quoted, value=DENIED * quoted.value)
 
 
 def _chooses(exam: Exam, which: choices.Choice, asked: str, answer: str) -> bool | None:
@@ -527,27 +547,3 @@ def likeness(text: str, facts: Sequence[Fact]) -> float:
 def _f1(coverage: float) -> float:
     """F1 of this recall and a precision of 1: an answer that says nothing else says nothing wrong."""
     return 2 * coverage / (1 + coverage)
-
-
-def by_column(text: str, names: Collection[str]) -> str:
-    """`text` with each Markdown table that has names in two columns of its header told column by column."""
-    lines: list[str] = []
-    for _, block in groupby(text.split("\n"), lambda line: "|" in line):
-        rows, joint = [line.split("|") for line in block], "|"
-        named = [any(name in cell for name in names) for cell in map(spell, map(normalise, rows[0]))]
-        if sum(named) > 1:
-            columns: list[list[str]] = [[] for _ in max(rows, key=len)]
-            corner = 0 if rows[0][0].strip() else 1
-            for n, row in enumerate(rows):  # each cell after the first of its row
-                is_counted = re.fullmatch(rf"(?:{COUNTED})?", "".join(filter(str.isalnum, row[corner])), re.I)
-                head = f"{row[corner]}:" if n and not named[corner] and not is_counted else ""
-                row = [
-                    *row[:corner],
-                    "" if is_counted and re.search(r"\d", row[corner]) else row[corner],
-                    *row[corner + 1 :],
-                ]
-                for column, cell in zip(columns, row, strict=False):
-                    column.append(f"{head}{cell}" if re.search(r"\w", cell) else cell)
-            rows, joint = columns, "\n"
-        lines += [joint.join(row) for row in rows]
-    return "\n".join(lines)

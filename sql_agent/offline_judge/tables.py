@@ -8,8 +8,11 @@ cells are numbers is known by its columns alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
+
+from sql_agent.offline_judge.lexicon import spell
+from sql_agent.offline_judge.normal import COUNTED, normalise
 
 RULE = re.compile(r"\s*:?-+:?\s*")
 Tie = tuple[str, str]
@@ -100,3 +103,27 @@ def ties(text: str, items: Callable[[str], list[str]]) -> tuple[list[Tie], list[
                 columns = list(zip(names, told, strict=False))[first + 1 :]
                 by_column += [(name, item) for name, field in columns for item in field]
     return by_row, by_column
+
+
+def by_column(text: str, names: Collection[str]) -> str:
+    """`text` with each Markdown table that has names in two columns of its header told column by column."""
+    lines: list[str] = []
+    for _, block in groupby(text.split("\n"), lambda line: "|" in line):
+        rows, joint = [line.split("|") for line in block], "|"
+        named = [any(name in cell for name in names) for cell in map(spell, map(normalise, rows[0]))]
+        if sum(named) > 1:
+            columns: list[list[str]] = [[] for _ in max(rows, key=len)]
+            corner = 0 if rows[0][0].strip() else 1
+            for n, row in enumerate(rows):  # each cell after the first of its row
+                is_counted = re.fullmatch(rf"(?:{COUNTED})?", "".join(filter(str.isalnum, row[corner])), re.I)
+                head = f"{row[corner]}:" if n and not named[corner] and not is_counted else ""
+                row = [
+                    *row[:corner],
+                    "" if is_counted and re.search(r"\d", row[corner]) else row[corner],
+                    *row[corner + 1 :],
+                ]
+                for column, cell in zip(columns, row, strict=False):
+                    column.append(f"{head}{cell}" if re.search(r"\w", cell) else cell)
+            rows, joint = columns, "\n"
+        lines += [joint.join(row) for row in rows]
+    return "\n".join(lines)

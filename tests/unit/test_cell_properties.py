@@ -10,7 +10,8 @@ from statistics import fmean
 import pytest
 from faker import Faker
 
-from sql_agent.offline_judge.exam import JUDGING, make_exam
+from sql_agent.offline_judge.echoes import JUDGING
+from sql_agent.offline_judge.exam import make_exam
 from sql_agent.offline_judge.judge import CAP, grade
 from sql_agent.offline_judge.sections import Cell
 

@@ -28,9 +28,10 @@ from sql_agent.curation.private import private
 from sql_agent.curation.queries import query_form
 from sql_agent.environment.server_worker import plain
 from sql_agent.environment.sql_tree import Forbidden, Rules
-from sql_agent.offline_judge.judge import by_column, grade
+from sql_agent.offline_judge.judge import grade
 from sql_agent.offline_judge.normal import UNSEEN, normalise
 from sql_agent.offline_judge.offers import without_sources
+from sql_agent.offline_judge.tables import by_column
 from sql_agent.scoring.math_check import candidate
 from sql_agent.scoring.public_match import spider_query
 from tests.linear import is_linear

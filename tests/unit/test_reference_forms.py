@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sql_agent.offline_judge.exam import make_exam
-from sql_agent.offline_judge.judge import CAP, by_column, grade
+from sql_agent.offline_judge.judge import CAP, grade
 from sql_agent.offline_judge.lexicon import Lexicon
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.sections import Cell
+from sql_agent.offline_judge.tables import by_column
 from sql_agent.offline_judge.words import PHRASES, RELATIONS
 
 USES = ("氨氯地平的适应症是什么？", "氨氯地平的适应症：高血压；稳定型心绞痛。")

@@ -1,0 +1,69 @@
+"""What an answer may call the things that are asked for, where several sections hold facts of them.
+
+Guarantees: pure functions. A name is a text in normal form -> the sections that it stands for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sql_agent.offline_judge.clauses import ITEM_END, LABEL_END, SENTENCE_END
+from sql_agent.offline_judge.echoes import CLOSED
+from sql_agent.offline_judge.lexicon import Lexicon
+from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.sections import Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
+from sql_agent.offline_judge.words import RELATIONS, phrases
+from sql_agent.words.meanings import in_chinese
+
+
+def names_of(question: str, reference: str, record: Record, cells: Sequence[Cell], facts: Sequence[Fact]) -> Names:
+    """What tells the sections of `facts` apart; nothing where there is one. `cells` are none where the reference is the
+    evidence."""
+    closed = Lexicon(CLOSED)
+    naming = Lexicon(part for part in parts(question) if closed.read(part)[1])
+    names = labelled(_under_names(reference, naming), record, naming, facts)
+    told_apart = {frozenset(name for name in names if fact.section in names[name]) for fact in facts}
+    if cells and len(told_apart) < len({fact.section for fact in facts}):
+        known = {item for items in record for _, item in items}
+        names = compared(question, cells, facts, known) | names
+    return _names_by_column(question, cells, names) | _names_by_relation(question, names) | names
+
+
+def _under_names(reference: str, asked: Lexicon) -> list[Item]:
+    """(label, item) as of `_items`, under the last label that has other words of the question than that before it."""
+    label, found = "", list[Item]()
+    for clause in re.split(f"{SENTENCE_END.pattern}|{ITEM_END.pattern}", normalise(reference)):
+        *before, item = (part.strip() for part in LABEL_END.split(clause))
+        for one in before:
+            label = one if any(run not in label for run in runs(one, asked)) else label
+        found.append((label, item))
+    return found
+
+
+def _names_by_column(question: str, cells: Sequence[Cell], names: Names) -> Names:
+    """What an answer may call the columns, where there are several and names tell sections apart."""
+    columns = dict.fromkeys(cell.column for cell in cells) if names else {}
+    called = {column: {column, *translated(column, question)} for column in columns}
+    return {
+        word: frozenset(n for n, cell in enumerate(cells) if cell.column == column)
+        for column, words in called.items()
+        for word in words
+        if len(columns) > 1 and sum(word in others for others in called.values()) == 1
+    }
+
+
+def translated(column: str, question: str) -> set[str]:
+    """What a Chinese question may call a column of an English name, as a whole and word by word."""
+    words = {column, *column.split()} if not question.isascii() else set[str]()
+    return {one for word in words if word and word.isascii() for one in in_chinese(word)}
+
+
+def _names_by_relation(question: str, names: Names) -> Names:
+    """How a sentence says the kinds of things that the question asks for, where their names tell sections apart."""
+    said = Names()
+    for wanted, says in RELATIONS:
+        sections = {names[name] for name in names if re.search(wanted, name)}
+        words = (word for word in phrases(says) if len(word) > 1 and word not in question)
+        said |= dict.fromkeys(words, *sections) if len(sections) == 1 else {}
+    return said
