@@ -8,48 +8,100 @@ two things.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
-from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
+from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, is_frame
 from sql_agent.offline_judge.lexicon import spell, tokens
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.sections import JOINT, PART_END, Cell
 from sql_agent.offline_judge.slots import content, is_form
 
-ASKS = re.compile(r"哪|\bwhich\b")
+ASKS = re.compile(r"哪(?!些)|还是|\bwhich\b")
 IS_IT = re.compile(r"^(?:is|was) it (?=.*\bor\b)")
+PLAIN = (  # two things and nothing else between signs
+    re.compile(r"\bwhich(?: one)?, (?:the )?([^,;?]{1,60}?),? or (?:the )?([^,;?]{1,60}?),"),
+    re.compile(r", (?:the )?([^,;?]{1,60}?),? or (?:the )?([^,;?]{1,60})$"),
+    re.compile(r"([^,;是]{1,30})还是([^,;?]{1,30})"),
+)
 OFFERS = re.compile(r"(?<![a-z])or(?![a-z])|还是")
 ENDS = re.compile(r"[,;。.!?\n]|而(?!且)|\b(?:but|while|whereas)\b")
+CLAIM_ENDS = re.compile(f"{ENDS.pattern}|:")
 AGAINST = re.compile(r"比|不同于|相比|\b(?:unlike|than|instead of|rather than|against)\b")
+MIN_RUN = 3
 MAX_NAME, MAX_WORDS = 3, 12  # tokens by which a thing is known, and of its whole name
 
 
 class Choice(NamedTuple):
-    """What tells the chosen thing, and the other; spelt. `words` are all of both names."""
+    """What tells the chosen thing, and the other; spelt. `names` are all that they are called, `words` its words."""
 
     chosen: str
     other: str
+    names: tuple[str, ...]
     words: frozenset[str]
 
 
-def choice(question: str, reference: str) -> Choice | None:
-    """None where the question is none of two things, or the reference names none of them, or both."""
+def choice(question: str, reference: str, cells: Sequence[Cell] = ()) -> Choice | None:
+    """None where the question is none of two things, or the reference chooses none of them, or both."""
     question = IS_IT.sub("which, ", question)
-    if not ASKS.search(question):
+    names = (_named_by_rows(question, cells) or _offered(question)) if ASKS.search(question) else None
+    if not names:
         return None
-    for part in PART_END.split(question):
-        joined = [one for one in JOINT.split(part) if tokens(one)]
-        joined = [one for one in joined if not ASKS.search(one)] if len(joined) > 2 else joined
-        joined = joined[-2:] if OFFERS.search(part) else joined
+    first, second, called = names
+    which = Choice(first, second, called, frozenset(word for one in (*called, first, second) for word in content(one)))
+    said = [name in spell(reference) for name in (first, second)]
+    claims, _ = _verdicts(which, question, reference)
+    is_first = said[0] if sum(said) == 1 else claims.pop() if len(claims) == 1 and all(said) else None
+    return None if is_first is None else which if is_first else which._replace(chosen=second, other=first)
+
+
+def _named_by_rows(question: str, cells: Sequence[Cell]) -> tuple[str, str, tuple[str, ...]] | None:
+    """What the question says of the names of two rows: the longest run of tokens that each has for itself."""
+    rows: dict[str, set[str]] = {}
+    for cell in cells:
+        text = normalise(cell.text)
+        if len(tokens(text)) <= MAX_WORDS:
+            rows.setdefault(cell.row, set()).add(text)
+    asked = spell(question)
+    found: dict[str, set[str]] = {}
+    for texts in rows.values():
+        runs = [(run, text) for text in texts for run in _runs(text) if run in asked]
+        if runs:
+            run, text = max(runs, key=lambda pair: len(pair[0]))
+            found.setdefault(run, set()).add(text)
+    if len(found) != 2:
+        return None
+    first, second = found
+    if first in second or second in first:
+        return None
+    return first, second, tuple(spell(text) for texts in found.values() for text in texts)
+
+
+def _runs(text: str) -> Iterator[str]:
+    """The runs of tokens of a name by which it may be known: two characters or a word, and no number alone."""
+    words = [one[0] for one in tokens(text)]
+    for start, end in combinations(range(len(words) + 1), 2):
+        run = words[start:end]
+        if sum(len(word) if word.isascii() else 2 for word in run) > MIN_RUN and any(map(str.isalpha, run)):
+            yield spell(" ".join(run))
+
+
+def _offered(question: str) -> tuple[str, str, tuple[str, ...]] | None:
+    """The two things that stand on both sides of a joint."""
+    plain = [found for pattern in PLAIN for found in pattern.findall(question)]
+    for joined in [*plain, *map(_joined, PART_END.split(question))]:
         if len(joined) == 2:
             first, second = (_name(one, joined[1 - n], from_end=n == 0) for n, one in enumerate(joined))
-            said = [one in spell(reference) for one in (first, second)]
-            if first.strip() and second.strip() and sum(said) == 1:
-                words = frozenset(word for one in joined if len(tokens(one)) <= MAX_WORDS for word in content(one))
-                words |= content(first) | content(second)
-                return Choice(first, second, words) if said[0] else Choice(second, first, words)
+            if first.strip() and second.strip():
+                return first, second, tuple(spell(one) for one in joined if len(tokens(one)) <= MAX_WORDS)
     return None
+
+
+def _joined(part: str) -> list[str]:
+    joined = [one for one in JOINT.split(part) if tokens(one)]
+    joined = [one for one in joined if not ASKS.search(one)] if len(joined) > 2 else joined
+    return joined[-2:] if OFFERS.search(part) else joined
 
 
 def of_rows(question: str, cells: Sequence[Cell]) -> str:
@@ -65,22 +117,42 @@ def of_rows(question: str, cells: Sequence[Cell]) -> str:
 
 
 def told(which: Choice, question: str, answer: str) -> bool | None:
-    """Whether the answer says that it is the chosen one and not the other; None where it says neither, or doubts."""
-    asked, chosen = {*DOUBTS.findall(question)}, set[bool]()
+    """Whether the answer says that it is the chosen one and not the other; None where it says neither, or doubts. What
+    stands under a name, and what else is told of one, counts where nothing says which it is."""
+    claims, mentions = _verdicts(which, question, answer)
+    chosen = claims or mentions
+    return None if None in chosen or not chosen or (len(mentions) > 1 and not claims) else chosen == {True}
+
+
+def _verdicts(which: Choice, question: str, answer: str) -> tuple[set[bool | None], set[bool | None]]:
+    """What clauses say of which it is, and what those that only tell of one thing do; None is a doubt."""
+    asked, claims, mentions = {*DOUBTS.findall(question)}, set[bool | None](), set[bool | None]()
     is_denied = DENIALS.search(question) is not None  # which one has none?
     ours = content(question) - which.words
-    for clause in ENDS.split(answer):
+    ends = [(end.start(), end.end(), end[0]) for end in CLAIM_ENDS.finditer(answer)]
+    begin = 0
+    for at, after, sign in [*ends, (len(answer), len(answer), "")]:
+        clause, begin = answer[begin:at], after
         said, theirs = spell(clause), content(clause) - which.words
         shared = {one for one in ours if any(is_form(other, one) for other in theirs)}
         says = 2 * len(shared) >= max(len(ours), len(theirs))
+        is_bare = not theirs or _is_talk(which, clause)
         turns = (DENIALS.search(clause) is not None) is not is_denied and bool(theirs)
-        if which.other in said and not AGAINST.search(clause) and not turns and (says or not theirs):
-            chosen.add(False)
+        is_claim = says if theirs and not is_bare else sign not in (":", "\n")
+        if which.other in said and not AGAINST.search(clause) and not turns and (says or is_bare):
+            (claims if is_claim else mentions).add(False)
         elif which.chosen in said and which.other not in said:
-            if {*DOUBTS.findall(clause)} - asked:
-                return None
-            chosen.add(not turns)
-    return chosen.pop() if len(chosen) == 1 else False if chosen else None
+            is_doubted = {*DOUBTS.findall(clause)} - asked
+            (claims if is_claim or is_doubted else mentions).add(None if is_doubted else not turns)
+    return claims, mentions
+
+
+def _is_talk(which: Choice, clause: str) -> bool:
+    """Whether a clause with a name says nothing else: "the answer is A"."""
+    clause = spell(clause)
+    for name in (*which.names, which.chosen, which.other):
+        clause = clause.replace(name, " ")
+    return is_frame(clause, [(0, len(clause))], is_last=True)
 
 
 def without_other(which: Choice, answer: str) -> str:

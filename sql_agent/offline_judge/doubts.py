@@ -63,7 +63,8 @@ TALK_EN = """
 sure certainly yes okay ok course great thanks thank question asking happy glad help please note summary summarise
 short brief conclusion overall result results output response data dataset table tables record records row rows column
 query queries sql search lookup file list listed looking look looked checking check checked ran run running see seen
-shown showing show shows says read tells tell told states stated indicates gives returned returns retrieved retrieve
+shown showing show shows says read tells tell told state states stated mention mentions mentioned indicates gives
+returned returns retrieved retrieve
 information clear clearly straightforward simple simply just only exactly precisely above below after having up order
 ranked sorted answers final based stands reads one two three first second third hi now know well far still yet anymore
 currently confirm confirmed determined queried relevant moment monday tuesday wednesday thursday friday saturday

@@ -130,11 +130,12 @@ def _quoted(exam: Exam, question: str, reference: str, cells: Sequence[Cell], an
     """What the answer's quotes earn; all where it chooses rightly, or explains the right yes or no, or is the reference
     in whatever words that is told."""
     every = ReferenceVerdict(1.0, 1.0, [], [])
-    if _is_explained(exam, answer) or spell(normalise(answer)) == spell(normalise(reference)):
+    told = spell(normalise(answer))
+    if _is_explained(exam, answer) or (told.strip() and told == spell(normalise(reference))):
         return every
     quoted = _read(exam, answer).verdict()
     asked = normalise(question).rstrip("?。 ")
-    choice = choices.choice(asked, normalise(reference) or choices.of_rows(asked, cells))
+    choice = choices.choice(asked, normalise(reference) or choices.of_rows(asked, cells), cells)
     is_chosen = _chooses(exam, choice, asked, answer) if choice else None
     if is_chosen is None:
         return quoted
