@@ -49,7 +49,7 @@ def choice(question: str, reference: str, cells: Sequence[Cell] = ()) -> Choice 
     if not names:
         return None
     first, second, called = names
-    which = Choice(first, second, called, frozenset(word for one in (*called, first, second) for word in content(one)))
+    which = Choice(first, second, tuple(map(spell, called)), frozenset(word for one in called for word in content(one)))
     said = [name in spell(reference) for name in (first, second)]
     claims, _ = _verdicts(which, question, reference)
     is_first = said[0] if sum(said) == 1 else claims.pop() if len(claims) == 1 and all(said) else None
@@ -75,7 +75,7 @@ def _named_by_rows(question: str, cells: Sequence[Cell]) -> tuple[str, str, tupl
     first, second = found
     if first in second or second in first:
         return None
-    return first, second, tuple(spell(text) for texts in found.values() for text in texts)
+    return first, second, tuple(text for texts in found.values() for text in texts)
 
 
 def _runs(text: str) -> Iterator[str]:
@@ -94,7 +94,8 @@ def _offered(question: str) -> tuple[str, str, tuple[str, ...]] | None:
         if len(joined) == 2:
             first, second = (_name(one, joined[1 - n], from_end=n == 0) for n, one in enumerate(joined))
             if first.strip() and second.strip():
-                return first, second, tuple(spell(one) for one in joined if len(tokens(one)) <= MAX_WORDS)
+                ends = (one if one.isascii() else one.replace(" ", "") for one in (first, second))
+                return first, second, (*(one for one in joined if len(tokens(one)) <= MAX_WORDS), *ends)
     return None
 
 
@@ -137,7 +138,7 @@ def _verdicts(which: Choice, question: str, answer: str) -> tuple[set[bool | Non
         shared = {one for one in ours if any(is_form(other, one) for other in theirs)}
         says = 2 * len(shared) >= max(len(ours), len(theirs))
         is_bare = not theirs or _is_talk(which, clause)
-        turns = (DENIALS.search(clause) is not None) is not is_denied and bool(theirs)
+        turns = (DENIALS.search(clause) is not None) is not is_denied and not is_bare
         is_claim = says if theirs and not is_bare else sign not in (":", "\n")
         if which.other in said and not AGAINST.search(clause) and not turns and (says or is_bare):
             (claims if is_claim else mentions).add(False)
