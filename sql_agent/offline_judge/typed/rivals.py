@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence, Set
 from itertools import pairwise
 
-from sql_agent.offline_judge.asides import Asked, has_rival, without_numbers
 from sql_agent.offline_judge.doubts import TITLES
 from sql_agent.offline_judge.lexicon import tokens
 from sql_agent.offline_judge.slots import COMMON, HAN, content, is_form, stem, terms
+from sql_agent.offline_judge.typed.asides import Asked, has_rival, without_numbers
 from sql_agent.offline_judge.values import DATE, MONTH, NUMBER, TIME
 from sql_agent.words.meanings import is_unknown
 
