@@ -5,19 +5,16 @@ from __future__ import annotations
 import re
 
 from sql_agent.offline_judge.foreign import SENTENCE_END, is_foreign
-from sql_agent.offline_judge.lexicon import Lexicon, tokens
-from sql_agent.offline_judge.slots import is_form, is_other_kind
-from sql_agent.offline_judge.typed.asides import Asked, cut_asides, explained
-from sql_agent.offline_judge.typed.forms import WEEKDAY_ZH, forms_of
+from sql_agent.offline_judge.slots import is_other_kind
+from sql_agent.offline_judge.typed.asides import cut_asides
 from sql_agent.offline_judge.typed.names import capitalised, has_strange_name
 from sql_agent.offline_judge.typed.reading import ONLY, Reading
-from sql_agent.offline_judge.typed.replaced import SUPERLATIVE
 from sql_agent.offline_judge.typed.rivals import is_told_of_another
-from sql_agent.offline_judge.typed.sentences import clauses_of, content_of, overwritten
+from sql_agent.offline_judge.typed.sentences import clauses_of
+from sql_agent.offline_judge.typed.sought import sought
 from sql_agent.offline_judge.typed.truths import Truth
-from sql_agent.offline_judge.typed.wordings import in_asked_form, prepared, says_nothing_is, with_zeros
+from sql_agent.offline_judge.typed.wordings import in_asked_form, prepared, says_nothing_is
 from sql_agent.offline_judge.typed.yes_no import polarity, verdict
-from sql_agent.offline_judge.units import unit_of
 from sql_agent.offline_judge.values import NUMBER, plain
 
 SPARE_MENTIONS = 3  # beyond twice each
@@ -32,8 +29,8 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
     whole = prepared(answer, truth, question)
     if is_foreign(whole, " ".join([question, *truth.known])):
         return 0.0
-    about = _described(truth, asked, plain(whole))
-    answer = whole if truth.kind == "yes_no" or is_quoted else cut_asides(whole, about)
+    value = sought(truth, asked, plain(whole))
+    answer = whole if truth.kind == "yes_no" or is_quoted else cut_asides(whole, value)
     is_strange = has_strange_name(answer, asked, truth.known)
     if truth.kind == "yes_no":
         return float(_says_yes_or_no(truth, asked, answer, is_strange=is_strange))
@@ -41,10 +38,10 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
         return 0.0
     if truth.n_values == 1 and truth.values[0] in NOTHING:
         return float(_says_nothing(asked, plain(answer)))
-    reading = Reading(truth, question, answer, whole, about)
+    reading = Reading(truth, question, answer, whole, value)
     if truth.n_values == 1:
         said = in_asked_form(whole, truth, asked)
-        if is_told_of_another(said, reading.marked(said), asked, about, capitalised(whole)):
+        if is_told_of_another(said, reading.marked(said), value, capitalised(whole)):
             return 0.0
     if not reading.order or not reading.is_clean or reading.has_other_amount(whole):
         return 0.0
@@ -97,32 +94,3 @@ def _is_in_order(places: list[int]) -> bool:
     """Whether each run of values begins with the first one told: a list may be told twice."""
     before = [len(places), *places]
     return all(place == min(places) for place, last in zip(places, before, strict=False) if place <= last)
-
-
-def _described(truth: Truth, question: str, said: str) -> Asked:
-    """What a value is, as far as asides go."""
-    forms = Lexicon(form for value in truth.values for form in forms_of(value, truth.kind, question, said))
-    is_zero = truth.values == ("0",)
-    number = NUMBER.match(truth.values[0]) if truth.kind == "number" else None
-    marked = overwritten(said, forms.read(said)[0], "#")
-    own = {token[0] for token in tokens(f"{question} {' '.join(truth.values)}")}
-    return Asked(
-        kind=truth.kind,
-        tells=lambda text: bool(forms.read(with_zeros(text, question) if is_zero else text)[0]),
-        says=lambda word: _says_word(question, word),
-        number=float(number[0]) if number else None,
-        unit="percent" if "percent" in question else unit_of(question, truth.values[0], truth.columns),
-        content=frozenset(content_of(question)) | {sign for sign in question if not sign.isascii()},
-        has_digit=any(re.search(r"\d", value) for value in truth.values),
-        is_superlative=SUPERLATIVE.search(question) is not None,
-        follows=frozenset(re.findall(r"# ?([a-z]+|[\u4e00-\u9fff])", marked)),
-        told=said,
-        explained=explained(WEEKDAY_ZH.sub(" ", marked), float(number[0]), own) if number else frozenset(),
-    )
-
-
-def _says_word(question: str, word: str) -> bool:
-    """Whether a question says a word in any form, or a part of a Chinese one."""
-    if word.isascii():
-        return any(is_form(word, token[0]) for token in tokens(question) if token[0].isascii() and len(token[0]) > 2)
-    return any(word[n : n + 2] in question for n in range(len(word) - 1))

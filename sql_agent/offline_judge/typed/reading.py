@@ -16,7 +16,7 @@ from itertools import pairwise
 from sql_agent.offline_judge.doubts import DOUBTS, SOURCE
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.slots import ASKED, PASSIVE, is_exchanged, is_other_kind, is_rivalled, is_turned, stem
-from sql_agent.offline_judge.typed.asides import Asked, without_numbers
+from sql_agent.offline_judge.typed.calculation import without_numbers
 from sql_agent.offline_judge.typed.doubted import Doubts
 from sql_agent.offline_judge.typed.exchanged_rows import are_exchanged
 from sql_agent.offline_judge.typed.forms import forms_of
@@ -33,6 +33,7 @@ from sql_agent.offline_judge.typed.sentences import (
     lexicon_of,
     overwritten,
 )
+from sql_agent.offline_judge.typed.sought import Sought
 from sql_agent.offline_judge.typed.truths import MAX_ITEMS, Truth
 from sql_agent.offline_judge.typed.wordings import YEAR, in_asked_form
 from sql_agent.offline_judge.typed.yes_no import without_opposites
@@ -68,17 +69,17 @@ class Clause:
 
 
 class Reading:
-    """What an answer tells. `answer` is raw and without asides, `whole` with them, `about` what the value is."""
+    """What an answer tells. `answer` is raw and without asides, `whole` with them, `value` what it is about."""
 
-    def __init__(self, truth: Truth, raw_question: str, answer: str, whole: str, about: Asked) -> None:
+    def __init__(self, truth: Truth, raw_question: str, answer: str, whole: str, value: Sought) -> None:
         self._truth, self._question = truth, plain(raw_question)
         said = in_asked_form(answer, truth, self._question)
         self._value_of = {
             spell(form): value for value in truth.values for form in forms_of(value, truth.kind, self._question, said)
         }
         self._values = Lexicon(self._value_of)
-        self.said = self._without_own(said, about)
-        self._all_said = f"{self.said} {about.told}"
+        self.said = self._without_own(said, value)
+        self._all_said = f"{self.said} {plain(whole)}"
         beside = [value for row in truth.rows for value in row if value not in truth.values]
         self._known = lexicon_of("\n".join([self._question, *truth.columns, *beside]))
         self._content = content_of(self._question)
@@ -113,13 +114,13 @@ class Reading:
         amounts = NUMBER.findall(re.sub(rf"{DATE.pattern}|{TIME}", " ", marked))
         return any(amount.lstrip("-") not in known for amount in amounts)
 
-    def _without_own(self, said: str, about: Asked) -> str:
+    def _without_own(self, said: str, value: Sought) -> str:
         """What is said, without the question's period, the years of a name and the terms of a number."""
         said = without_period(said, self._question)
         is_plain_name = self._truth.kind == "name" and not re.search(r"\d", self._truth.values[0])
         if is_plain_name and not YEAR.search(self._question):
             said = SINCE.sub(" ", said)
-        return without_opposites(without_numbers(said, about.explained), self._question, self.marked(said))
+        return without_opposites(without_numbers(said, value.explained), self._question, self.marked(said))
 
     def _read_numbers(self, beside: list[str]) -> None:
         """Which numbers may stand beside the values: of the question, of their rows, and the places of a list."""

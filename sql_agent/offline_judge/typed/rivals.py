@@ -14,64 +14,62 @@ from itertools import pairwise
 from sql_agent.offline_judge.doubts import TITLES
 from sql_agent.offline_judge.lexicon import tokens
 from sql_agent.offline_judge.slots import COMMON, HAN, content, is_form, stem, terms
-from sql_agent.offline_judge.typed.asides import Asked, has_rival, without_numbers
-from sql_agent.offline_judge.values import DATE, MONTH, NUMBER, TIME
+from sql_agent.offline_judge.typed.calculation import without_numbers
+from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number
+from sql_agent.offline_judge.values import NUMBER
 from sql_agent.words.meanings import is_unknown
 
 CLAUSE_END = re.compile(
     r"[;!?。；！？，：\n()（）]|[,:](?!\s*\d)|(?<=[^\W\d])(?<!\b[A-Z])\.(?=\s|$)|(?<=\d)\.(?=\s+[^\W\d])|\s[-–—]+\s|——"
     r"|\b(?:and|but|while|whereas)\b|[而但]"
 )
-MOMENT = re.compile(rf"{DATE.pattern}|{TIME}|\b(?:{MONTH})\b|\d月|(?<!\d)(?:19|20)\d\d(?!\d)")
-TITLED = re.compile(rf"[\u4e00-\u9fff](?:{'|'.join(one for one in TITLES.split() if not one.isascii())})")
+TITLED = re.compile(rf"[\u4e00-\u9fff](?:{'|'.join(title for title in TITLES.split() if not title.isascii())})")
 LETTERED = re.compile("([a-z]{1,2})([\u4e00-\u9fff]{1,3})")
 
 
-def is_told_of_another(said: str, shown: str, asked: str, about: Asked, names: Set[str]) -> bool:
+def is_told_of_another(said: str, marked: str, value: Sought, names: Set[str]) -> bool:
     """Whether another clause than the value's has more of the question, and a rival.
 
-    `shown` is what is `said` with # for the value, `names` the words that have a capital there.
+    `marked` is what is `said` with # for the value, `names` the words that have a capital there.
     """
-    ours, beside, others = content(asked), set[str](), list[tuple[str, set[str]]]()
-    ends = [(0, 0), *(end.span() for end in CLAUSE_END.finditer(shown)), (len(said), len(said))]
+    asked, beside_value, others = content(value.question), set[str](), list[tuple[str, set[str]]]()
+    ends = [(0, 0), *(end.span() for end in CLAUSE_END.finditer(marked)), (len(said), len(said))]
     for (_, start), (end, _) in pairwise(ends):
         clause = said[start:end].strip()
-        shared = {one for one in ours if any(is_form(told, one) for told in content(clause))}
-        if "#" not in shown[start:end]:
+        told = content(clause)
+        shared = {word for word in asked if any(is_form(other, word) for other in told)}
+        if "#" not in marked[start:end]:
             others.append((clause, shared))
-        elif not _says_more(shown[start:end], asked):
+        elif not _says_more(marked[start:end], value.question):
             return False  # the value alone, or what is asked of it
         else:
-            beside |= shared
-    return any(shared - beside and _has_rival(clause, asked, about, names) for clause, shared in others)
+            beside_value |= shared
+    return any(shared - beside_value and _has_rival(clause, value, names) for clause, shared in others)
 
 
-def has_other_of_series(said: str, asked: str, values: Sequence[str]) -> bool:
+def has_other_of_series(said: str, question: str, values: Sequence[str]) -> bool:
     """Whether beside a value as "A库" another one of the same series, as "B库", is told that is not asked for."""
-    series = {found[2] for value in values if (found := LETTERED.fullmatch(value))}
-    return any(
-        found[0] not in values and found[0] not in asked
-        for end in series
-        for found in re.finditer(rf"(?<![a-z])[a-z]{{1,2}}{end}", said)
-    )
+    series = {lettered[2] for value in values if (lettered := LETTERED.fullmatch(value))}
+    told = {name for ending in series for name in re.findall(rf"(?<![a-z])[a-z]{{1,2}}{ending}", said)}
+    return any(name not in values and name not in question for name in told)
 
 
-def _says_more(said: str, asked: str) -> bool:
+def _says_more(said: str, question: str) -> bool:
     """Whether a clause has words that the question has not."""
-    ours = [one for *_, one in terms(asked)]
-    words = [one for *_, one in terms(said) if one.isascii() and stem(one) not in COMMON]
-    signs = [sign for run in HAN.findall(said) for sign in run if sign not in asked and sign not in COMMON]
-    return bool(signs) or not all(any(is_form(one, other) for other in ours) for one in words)
+    asked = [word for *_, word in terms(question)]
+    words = [word for *_, word in terms(said) if word.isascii() and stem(word) not in COMMON]
+    signs = [sign for run in HAN.findall(said) for sign in run if sign not in question and sign not in COMMON]
+    return bool(signs) or not all(any(is_form(word, other) for other in asked) for word in words)
 
 
-def _has_rival(clause: str, asked: str, about: Asked, names: Set[str]) -> bool:
+def _has_rival(clause: str, value: Sought, names: Set[str]) -> bool:
     """Whether a clause has something of the form of the value, and the question has it not."""
-    if about.kind == "number":
-        known = about.explained | {"1", *NUMBER.findall(asked)}
-        return has_rival(without_numbers(clause, known), about)
-    if about.kind == "date":
-        return any(found[0] not in asked for found in MOMENT.finditer(clause))
-    told = [*(one[0] for one in tokens(clause) if one[0] in names), *TITLED.findall(clause)]
-    if any(one not in asked and stem(one) not in COMMON for one in told):
+    if value.kind == "number":
+        known = value.explained | {"1", *NUMBER.findall(value.question)}
+        return has_rival_number(without_numbers(clause, known), value)
+    if value.kind == "date":
+        return any(moment[0] not in value.question for moment in MOMENT.finditer(clause))
+    told = [*(token[0] for token in tokens(clause) if token[0] in names), *TITLED.findall(clause)]
+    if any(name not in value.question and stem(name) not in COMMON for name in told):
         return True
-    return any(is_unknown(run, asked) for run in HAN.findall(clause))
+    return any(is_unknown(run, value.question) for run in HAN.findall(clause))

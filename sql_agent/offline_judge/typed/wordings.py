@@ -12,7 +12,6 @@ from itertools import pairwise
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
 from sql_agent.offline_judge.offers import cut_offers
 from sql_agent.offline_judge.slots import stem
-from sql_agent.offline_judge.typed.asides import without_question
 from sql_agent.offline_judge.typed.names import NO_NAMES, capitalised
 from sql_agent.offline_judge.typed.sentences import CLAUSE_END, FRAME, content_of
 from sql_agent.offline_judge.typed.truths import Truth
@@ -53,9 +52,19 @@ SAME_SHARE = 1e-6
 
 def prepared(raw: str, truth: Truth, raw_question: str) -> str:
     """A raw answer without the question that it repeats, symbols and offers; its days with the question's year."""
-    answer = SYMBOL.sub("\n", without_question(raw, raw_question))
+    answer = SYMBOL.sub("\n", _without_question(raw, raw_question))
     answer = _without_offer(_with_year(answer, plain(raw_question)), raw_question)
     return HEAPED.sub("、", answer) if truth.kind in ("name", "set") else answer
+
+
+def _without_question(raw: str, raw_question: str) -> str:
+    """A raw answer without the question that it repeats, with its mark."""
+    words = r"[\s*_`\"'“”‘’«»]*".join(map(re.escape, raw_question.rstrip("?？ ").split()))
+    return re.sub(
+        rf"(?:^|(?<=[\n:：。.“\"]))[^\n.。:：]{{0,24}}[:：]?[\s*_\"“「『]*{words}\s*[?？][\s*_\"”」』]*[.。,，]?",
+        "\n",
+        raw,
+    )
 
 
 def in_asked_form(answer: str, truth: Truth, question: str) -> str:
