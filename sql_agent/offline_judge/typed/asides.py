@@ -123,15 +123,14 @@ def _shape(said: str, value: Sought) -> str:
 
 def _of_process(pieces: Sequence[Piece], tells: Sequence[bool]) -> set[int]:
     """The places of pieces that tell how the value was found, and not the value; sentence by sentence."""
-    places, sentence = set[int](), list[int]()
+    places, sentence, first = set[int](), list[int](), tells.index(True)
     for n, piece in enumerate(pieces):
         sentence.append(n)
         if piece.end in WITHIN_SENTENCE and n + 1 < len(pieces):
             continue
-        is_before = True not in tells[:n]
         untold = [place for place in sentence if not tells[place]]
         text = ", ".join(pieces[place].text for place in untold)
-        if len(untold) == len(sentence) and _is_process(text, is_before=is_before):
+        if len(untold) == len(sentence) and _is_process(text, is_before=n <= first):
             places.update(untold)
         else:
             places.update(place for place in untold if _is_process(pieces[place].text, is_before=False))
