@@ -61,7 +61,7 @@ def _without_question(raw: str, raw_question: str) -> str:
     """A raw answer without the question that it repeats, with its mark."""
     words = r"[\s*_`\"'“”‘’«»]*".join(map(re.escape, raw_question.rstrip("?？ ").split()))
     return re.sub(
-        rf"(?:^|(?<=[\n:：。.“\"]))[^\n.。:：]{{0,24}}[:：]?[\s*_\"“「『]*{words}\s*[?？][\s*_\"”」』]*[.。,，]?",
+        rf"(?:^|(?<=[\n:：。.“\"]))[^\n.。:：]{{0,24}}[:：]?[\s*_\"“「『]{{0,16}}{words}\s*[?？][\s*_\"”」』]*[.。,，]?",
         "\n",
         raw,
     )
