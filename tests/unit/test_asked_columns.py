@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sql_agent.offline_judge.columns import asked_for
 from sql_agent.offline_judge.judge import grade
 from sql_agent.offline_judge.sections import Cell
 from sql_agent.offline_judge.typed import kind_of_cells
+from sql_agent.offline_judge.typed.columns import asked_for
 
 
 def rows(columns: str, *told: str) -> list[Cell]:

@@ -9,7 +9,7 @@ asked for. Not covered: a column that is named by a word of another meaning.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sql_agent.offline_judge.lexicon import spell, tokens
 from sql_agent.offline_judge.sections import Cell
@@ -41,45 +41,60 @@ AMOUNT = re.compile(rf"{NUMBER.pattern}(?: percent)?")
 
 
 def asked_for(question: str, cells: Sequence[Cell], *, is_yes_no: bool) -> Sequence[Cell]:
-    """The cells of the columns that the question asks for; all where that is not known."""
+    """The cells of the columns that the question asks for; all where that is not known. (A raw question.)"""
     asked = plain(question)
     columns: dict[str, list[str]] = {}
     for cell in cells:
         columns.setdefault(cell.column, []).append(plain(cell.text))
-    of_each = EACH.search(asked if len({cell.row for cell in cells}) > 1 else RATE.sub(" ", asked))
-    if len(columns) < 2 or "" in columns or of_each or len(ASKS.findall(asked)) > 1:
+    asks_of_each = EACH.search(asked if len({cell.row for cell in cells}) > 1 else RATE.sub(" ", asked))
+    if len(columns) < 2 or "" in columns or asks_of_each or len(ASKS.findall(asked)) > 1:
         return cells
-    left = {name: texts for name, texts in columns.items() if not all(spell(text) in spell(asked) for text in texts)}
-    for text in {text for texts in columns.values() for text in texts}:
-        asked = asked.replace(text, " ") if len(text) > 1 else asked
-    names = _of_form(asked, left, is_yes_no=is_yes_no) if len(left) > 1 else [*left]
+    said = spell(asked)
+    open_columns = {name: texts for name, texts in columns.items() if not all(spell(text) in said for text in texts)}
+    for text in {text for texts in columns.values() for text in texts if len(text) > 1}:
+        asked = asked.replace(text, " ")
+    names = _of_form(asked, open_columns, is_yes_no=is_yes_no) if len(open_columns) > 1 else [*open_columns]
     return [cell for cell in cells if cell.column in names] or cells
 
 
 def _of_form(asked: str, columns: dict[str, list[str]], *, is_yes_no: bool) -> list[str]:
     """The columns whose values have the form of what is asked for, and those that are joined to them."""
+    is_form_asked = IS_FLAG.fullmatch if is_yes_no else _form_asked(asked)
+    fitting = [name for name, texts in columns.items() if is_form_asked and all(map(is_form_asked, texts))]
+    places = {name: place for name in columns if (place := _place(name, asked)) >= 0}
+    if is_yes_no:
+        return [_first(fitting, places)] if fitting else [*columns]
+    if not fitting:
+        of_names = [name for name, texts in columns.items() if all(map(_is_name, texts))]
+        fitting = [*places] or (of_names if len(of_names) == 1 else [])
+    if fitting and not JOINS.search(asked):
+        return [_first(fitting, places)]
+    joined = [name for name, place in places.items() if JOINS.search(asked[:place])]
+    return [*fitting, *joined] or [*columns]
+
+
+def _form_asked(asked: str) -> Callable[[str], object] | None:
+    """The form of what the first word that asks wants: a moment, an amount or a name."""
+    forms: list[tuple[re.Pattern[str], Callable[[str], object]]]
     forms = [(DATES, MOMENT.fullmatch), (COUNTS, AMOUNT.fullmatch), (NAMES, _is_name)]
-    first = [(found.start(), n) for n, (asks, _) in enumerate(forms) if (found := asks.search(asked))]
-    is_form_of = IS_FLAG.fullmatch if is_yes_no else forms[min(first)[1]][1] if first else None
-    ours = [name for name, texts in columns.items() if is_form_of and all(map(is_form_of, texts))]
-    said = {name: at for name in columns if (at := _place(name, asked)) >= 0}
-    if not is_yes_no:
-        named = [name for name, texts in columns.items() if all(map(_is_name, texts))]
-        ours = ours or [*said] or (named if len(named) == 1 else [])
-    if ours and (is_yes_no or not JOINS.search(asked)):
-        return [min((name for name in ours if name in said), key=said.__getitem__, default=ours[0])]
-    return [*ours, *(name for name in said if JOINS.search(asked[: said[name]]) and not is_yes_no)] or [*columns]
+    places = [(word.start(), n) for n, (asks, _) in enumerate(forms) if (word := asks.search(asked))]
+    return forms[min(places)[1]][1] if places else None
+
+
+def _first(names: Sequence[str], places: dict[str, int]) -> str:
+    """The one that the question names first; the first one where it names none."""
+    return min((name for name in names if name in places), key=places.__getitem__, default=names[0])
 
 
 def _place(column: str, asked: str) -> int:
     """Where a question names a column; -1 where it does not."""
     words = [word for word in plain(column.replace("_", " ")).split() if len(word) > 2 or not word.isascii()]
-    called = [one for word in words if word.isascii() and not asked.isascii() for one in in_chinese(word)]
-    places = [asked.find(one) for one in (*called, *words) if not one.isascii()]
+    translated = [chinese for word in words if word.isascii() and not asked.isascii() for chinese in in_chinese(word)]
+    places = [asked.find(word) for word in (*translated, *words) if not word.isascii()]
     places += [
-        one.start()
-        for one in tokens(asked)
-        if one[0].isascii() and any(is_form(one[0], word) or _is_short_for(word, one[0]) for word in words)
+        token.start()
+        for token in tokens(asked)
+        if token[0].isascii() and any(is_form(token[0], word) or _is_short_for(word, token[0]) for word in words)
     ]
     return min((place for place in places if place >= 0), default=-1)
 
@@ -87,7 +102,8 @@ def _place(column: str, asked: str) -> int:
 def _is_short_for(column: str, word: str) -> bool:
     """Whether a column's name is a word without its vowels: avg of average."""
     letters = iter(word[1:])
-    return SHORT.fullmatch(column) is not None and column[0] == word[0] and all(one in letters for one in column[1:])
+    is_in_turn = all(letter in letters for letter in column[1:])
+    return SHORT.fullmatch(column) is not None and column[0] == word[0] and is_in_turn
 
 
 def _is_name(text: str) -> bool:

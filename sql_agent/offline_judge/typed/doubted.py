@@ -1,0 +1,130 @@
+"""Clauses that doubt or deny more than the question does, or tell the value of somebody else, or of another time.
+
+A limit that the question sets may be told in other words ("more than 24" for "longer than 24"), and a bound that it
+asks for too ("at most 12"). Guarantees: linear in the text. Not covered: a doubt in words of no list.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
+from sql_agent.offline_judge.slots import stem
+from sql_agent.offline_judge.typed.sentences import content_of
+from sql_agent.offline_judge.typed.truths import Truth
+
+LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut|yet to)\b|[缺闭]")  # as good as a denial
+DENIED_WORD = re.compile(
+    r"(?:[不没未无]有?|\b(?:not?|without|never) (?:have |had )?(?:an? |any |the )?)([\u4e00-\u9fff]{2}|[a-z]{3,})"
+)
+DENIED_VALUE = re.compile(r"\b(?:not|never) (?:[a-z]+ly )?(?:(?:the|an?|on|in|by|at|for) )*#|(?:不是|并非|[不非没])#")
+OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
+SENTENCE_END = re.compile(r"[.。!;\n]|,(?=[^\x00-\x7f])")
+# Doubts only beside a truth: "under the direction of", "boarded or left".
+NEAR = {"or", "或", "about", "around", "over", "under", "between", "above", "below", "before", "after"}
+AT_VALUE = re.compile(rf"(?:\b(?:{'|'.join(NEAR)}) (?:the |an? |some )*|或者?|^或)[#\d]|# *(?:or\b|或)|^(?:or\b|或)")
+ROUNDED = {"about", "around", "approximately", "roughly", "约", "大约", "左右"}
+COUNTS = re.compile(r"\bhow many (?!percent)|[多几]少?[个名位只台辆条本件]")  # no share
+CHANGE = re.compile(r"\bstart\w* (?:at|from) #|[涨降增减升跌省][加少了长]{0,2}#")  # of a number, or where it begins
+ASKS_CHANGE = re.compile(r"\bstart|[涨降增减升跌省]")
+OF_VALUE = re.compile(  # somebody else: "her brother"
+    r"# s (?!the\b|an?\b|in\b)(\w+)"
+    r"|(?:[由被]|的[^\W\d]{1,4}[是为])#+的(学生|徒弟|老师|师[父傅]|[儿孙]子|女儿|妻子|丈夫|[哥弟]{2}|[姐妹]{2}|父亲|母亲"
+    r"|朋友|助[手理]|同[事学]|对手)"
+)
+OTHER_RANK = re.compile(r"(?:\b(?:former|deputy|vice|acting|interim|ex)[ -]|副|前任)([a-z]+|[\u4e00-\u9fff]{2})")
+PLACE = re.compile(
+    r"\b(?:came|comes?|finish\w*|plac\w+|rank\w*|is|was|were) (?:in )?(?:the )?(second|third|fourth|fifth)\b"
+)
+BOUNDS = (  # how a question asks for a bound itself, not for something of the largest one, and how an answer says it
+    (
+        r"^what(?: is|'s| was)? the (?:max(?:imum)?|most)\b|^how \w+(?: \w+){0,2} can\b|\bat most\W*$"
+        r"|上限(?:是|为)?多少|最[多大高](?!的)[^的,，。]{0,8}[多几]",
+        r"\b(?:at most|up to|not? more than)\b|不[得能可]?超过|[至最]多",
+    ),
+    (
+        r"^what(?: is|'s| was)? the min(?:imum)?\b|\bat least\W*$"
+        r"|下限(?:是|为)?多少|最[少小低](?!的)[^的,，。]{0,8}[多几]",
+        r"\b(?:at least|not? less than)\b|不[得能可]?低于|至少|起码",
+    ),
+    (r"\bdeadline\b|\bdue\b|截止|最晚", r"\b(?:not? later than|at the latest)\b|最[晚迟]|不[晚迟]于"),
+)
+LIMITS = (  # of what a question speaks of
+    r"\b(?:(?:more|longer|greater|higher|larger|older|later|taller|heavier|bigger|further|deeper) than|over|above"
+    r"|exceed(?:s|ing|ed)?|after)|超过|[高大多长晚]于|逾|过了",
+    r"\b(?:(?:less|fewer|shorter|lower|smaller|younger|earlier|cheaper) than|under|below|before)"
+    r"|[低小少短早]于|不到|不足|未满",
+    r"\b(?:at least|not? (?:less|fewer|lower|younger) than|or more|from)|至少|不[低小少]于|起码",
+    r"\b(?:at most|not? more than|up to)|至多|不[高大多]于|不超过",
+)
+
+
+def denials(text: str) -> list[str]:
+    """What denies in a text; what is closed or lacking is denied."""
+    return DENIALS.findall(LACKS.sub(" no ", text))
+
+
+def new_doubts(clause: str, question: str) -> set[str]:
+    return {*DOUBTS.findall(clause)} - {*DOUBTS.findall(question.rstrip("?？"))}
+
+
+class Doubts:
+    """What speaks against a value in the clauses of an answer, with # for the values."""
+
+    def __init__(self, truth: Truth, question: str) -> None:
+        self._truth, self._question = truth, question
+        self._is_negative = bool(denials(question))
+        self._denied_words = DENIED_WORD.findall(LACKS.sub(" no ", question))
+        self._own = {*DOUBTS.findall(question.rstrip("?？")), *denials(question)}
+        self._own |= ROUNDED if truth.kind == "number" and re.search(r"\.\d\d", truth.values[0]) else set()
+
+    def are_in(self, clause: str) -> bool:
+        clause = self._without_bounds(_without_limits(clause, self._question))
+        if self._denies(clause) or self._is_of_another(clause) or self._is_change(clause):
+            return True
+        clause = OR.sub("# #", clause.replace("not find", "")) if self._is_negative else clause
+        return bool({*DOUBTS.findall(clause)} - (set() if AT_VALUE.search(clause) else NEAR) - self._own)
+
+    def affirm(self, clause: str) -> bool:
+        """Whether a clause says what the question denies."""
+        return not denials(clause) and any(word in clause for word in self._denied_words)
+
+    def deny_twice(self, said: str) -> bool:
+        """Whether a sentence denies once more than a question that denies."""
+        return self._is_negative and any(len(denials(sentence)) > 1 for sentence in SENTENCE_END.split(said))
+
+    def _denies(self, clause: str) -> bool:
+        """Of who lacks one, "have no room" is an answer; without a value or that word a denial denies the answer."""
+        if not self._is_negative:
+            return bool({*denials(clause)} - self._own)
+        speaks_of_it = "#" in clause or any(stem(word) in clause for word in self._denied_words)
+        return bool(DENIALS.search(clause)) and not (speaks_of_it and not DENIED_VALUE.search(clause))
+
+    def _is_of_another(self, clause: str) -> bool:
+        """Whether it is somebody of the value's, the deputy, the second, or a share where a number is asked for."""
+        persons = {stem(word) for words in OF_VALUE.findall(clause) for word in words if word}
+        if self._truth.kind == "name" and not persons <= content_of(self._question):
+            return True
+        if any(rank[1] in self._question and rank[0] not in self._question for rank in OTHER_RANK.finditer(clause)):
+            return True
+        if "# percent" in clause and COUNTS.search(self._question):
+            return True
+        places = {*PLACE.findall(clause)} - {*PLACE.findall(self._question)}
+        return bool(places) and "#" in clause and len(self._truth.rows) == 1
+
+    def _is_change(self, clause: str) -> bool:
+        """Whether a number is told as what something grew by, and not as what it is."""
+        is_change = self._truth.kind == "number" and CHANGE.search(clause)
+        return bool(is_change) and not ASKS_CHANGE.search(self._question)
+
+    def _without_bounds(self, clause: str) -> str:
+        for asks, says in BOUNDS:
+            clause = re.sub(says, " ", clause) if re.search(asks, self._question) else clause
+        return clause
+
+
+def _without_limits(clause: str, question: str) -> str:
+    for limit in LIMITS:
+        for number in re.findall(rf"(?:{limit}) ?(\d[\d.]*)", question):
+            clause = re.sub(rf"(?:{limit}) ?(?={re.escape(number)}(?![\d.]))", " ", clause)
+    return clause

@@ -1,0 +1,96 @@
+"""What an answer earns: 1 or 0 for one value, F1 for several. Guarantees: pure functions, linear in the answer."""
+
+from __future__ import annotations
+
+import re
+
+from sql_agent.offline_judge.foreign import SENTENCE_END, is_foreign
+from sql_agent.offline_judge.slots import is_other_kind
+from sql_agent.offline_judge.typed.asides import cut_asides
+from sql_agent.offline_judge.typed.names import capitalised, has_strange_name
+from sql_agent.offline_judge.typed.reading import ONLY, Reading
+from sql_agent.offline_judge.typed.rivals import is_told_of_another
+from sql_agent.offline_judge.typed.sentences import clauses_of
+from sql_agent.offline_judge.typed.sought import sought
+from sql_agent.offline_judge.typed.truths import Truth
+from sql_agent.offline_judge.typed.wordings import in_asked_form, prepared, says_nothing_is
+from sql_agent.offline_judge.typed.yes_no import polarity, verdict
+from sql_agent.offline_judge.values import NUMBER, plain
+
+SPARE_MENTIONS = 3  # beyond twice each
+NOTHING = {"none", "nothing", "no", "nobody", "无", "没有"}  # as a truth: the query found no row
+ASKS_NAME = re.compile(r"\b(?:who(?:m|se)?|which)\b|[哪谁]")
+
+
+def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = False) -> float:
+    """What the answer earns: 1 or 0, of a list or a set F1 of what it names. Where the truth may be one that
+    `is_quoted` as a text, nothing more may be told beside it. (Raw texts.)"""
+    asked = plain(question)
+    whole = prepared(answer, truth, question)
+    if is_foreign(whole, " ".join([question, *truth.known])):
+        return 0.0
+    value = sought(truth, asked, plain(whole))
+    answer = whole if truth.kind == "yes_no" or is_quoted else cut_asides(whole, value)
+    is_strange = has_strange_name(answer, asked, truth.known)
+    if truth.kind == "yes_no":
+        return float(_says_yes_or_no(truth, asked, answer, is_strange=is_strange))
+    if is_strange:
+        return 0.0
+    if truth.n_values == 1 and truth.values[0] in NOTHING:
+        return float(_says_nothing(asked, plain(answer)))
+    reading = Reading(truth, question, answer, whole, value)
+    if truth.n_values == 1:
+        said = in_asked_form(whole, truth, asked)
+        if is_told_of_another(said, reading.marked(said), value, capitalised(whole)):
+            return 0.0
+    if not reading.order or not reading.is_clean or reading.has_other_amount(whole):
+        return 0.0
+    return _share_of_values(truth, asked, reading)
+
+
+def _says_yes_or_no(truth: Truth, question: str, answer: str, *, is_strange: bool) -> bool:
+    """A name that nobody knows speaks against a yes alone, in the first sentence."""
+    said = _with_verdicts(plain(answer), truth.columns)
+    is_yes = truth.values[0] == "yes"
+    first_sentence = SENTENCE_END.split(answer.strip())[0]
+    if is_strange and is_yes and has_strange_name(first_sentence, question, truth.known):
+        return False
+    return polarity(said, question) is is_yes and not is_other_kind(question, said)
+
+
+def _with_verdicts(said: str, columns: tuple[str, ...]) -> str:
+    """A text with a yes or a no for the value of a column: (survived = 1)."""
+    names = "|".join(re.escape(column).replace(r"\ ", "[_ ]") for column in columns if column)
+    if not names:
+        return said
+    shown = rf"(?<![a-z0-9_])(?:{names})(?: ?[=:]| is| was|[是为]) ?(?:(1|yes|true|是)|0|no|false|否)(?!\w)"
+    return re.sub(shown, lambda value: "\nyes\n" if value[1] else "\nno\n", said)
+
+
+def _says_nothing(question: str, said: str) -> bool:
+    """Whether the answer says that there is none of what is asked for."""
+    clauses = ["never" if says_nothing_is(clause, question) else clause for clause in clauses_of(said)]
+    return "never" in clauses and verdict(clauses, question) is False and not is_other_kind(question, said)
+
+
+def _share_of_values(truth: Truth, question: str, reading: Reading) -> float:
+    """F1 of the values told; 0 where they are in another order, or said to be all and are not."""
+    wanted = list(dict.fromkeys(truth.values))
+    n_told = len({*reading.listed})
+    missing = {*wanted} - {*reading.order}
+    if len(reading.order) > 2 * n_told + SPARE_MENTIONS or reading.has_exchanged_rows:
+        return 0.0
+    is_only = ONLY.search(reading.said) or (ASKS_NAME.search(question) and all(map(NUMBER.match, reading.order)))
+    if n_told < len(wanted) and is_only:
+        return 0.0
+    if reading.spare_numbers and any(map(NUMBER.match, missing)):
+        return 0.0
+    if truth.is_ordered and not _is_in_order([wanted.index(value) for value in reading.listed]):
+        return 0.0
+    return 2 * n_told / (n_told + len(wanted))
+
+
+def _is_in_order(places: list[int]) -> bool:
+    """Whether each run of values begins with the first one told: a list may be told twice."""
+    before = [len(places), *places]
+    return all(place == min(places) for place, last in zip(places, before, strict=False) if place <= last)

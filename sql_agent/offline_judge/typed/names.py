@@ -1,0 +1,40 @@
+"""Names in a raw answer, by their capitals. Guarantees: pure functions, linear in the text. Chinese has none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sql_agent.offline_judge.doubts import FREE, TALK, TITLES
+from sql_agent.offline_judge.lexicon import spell
+from sql_agent.offline_judge.typed.forms import DAYS, SHORT_DAYS
+from sql_agent.offline_judge.typed.sentences import COMMON
+from sql_agent.offline_judge.values import ABBREVIATED, MONTHS, plain
+
+LETTER = r"[^\W\u4e00-\u9fff]"  # of no Chinese word, or a digit
+WORD_WITHIN = re.compile(  # a line or sentence
+    rf"(?<![.!?:–—|>-] )(?<!^)(?<![\n\"“*>(])(?<!{LETTER})(?![\d_]){LETTER}+"
+)
+PAIR = re.compile(rf"(?<!{LETTER})([A-Z](?:{LETTER}|-)*) (?=([A-Z](?:{LETTER}|-)*))")
+CAPITALISED = re.compile(r"\b[A-Z][\w-]*")
+NO_NAMES = {*DAYS, *(f"{day}s" for day in DAYS), *SHORT_DAYS, *MONTHS, *(month[:3] for month in MONTHS)}
+NO_NAMES |= {"sept", "sql", "the", "celsius", "fahrenheit"}
+COURTEOUS = {*map(spell, COMMON)}
+
+
+def capitalised(text: str) -> set[str]:
+    """The words with a capital that are no words of courtesy and have no digit."""
+    words = [spell(plain(word)) for word in CAPITALISED.findall(text)]
+    return {word.strip() for word in words if word not in COURTEOUS and not re.search(r"\d", word)}
+
+
+def has_strange_name(answer: str, question: str, known: Sequence[str]) -> bool:
+    """Whether a capitalised word inside a sentence is neither in the question nor in what the query found; or one at
+    its beginning, before a later word of a value: Pine Table for Oak Table."""
+    familiar = {*re.findall(f"{LETTER}+", f"{question} {' '.join(known)} {FREE} {TITLES}"), *NO_NAMES, *TALK.split()}
+    familiar.update(*(spell(text).split() for text in known))
+    later_words = {word for text in known for word in spell(text).split()[1:]}
+    answer = ABBREVIATED.sub(r"\1 ", re.sub(r"[*_`]|(?<=\w)['’](?=[A-Z])", "", answer))
+    words = [word for word in WORD_WITHIN.findall(answer) if word[0].isupper() and not word.rstrip("s").isupper()]
+    words += [word for word, behind in PAIR.findall(answer) if spell(plain(behind)).strip() in later_words]
+    return any({*spell(plain(word)).split()} - familiar for word in words)

@@ -1,0 +1,282 @@
+"""Which values of the truth an answer tells, in which order, and whether anything in it speaks against them.
+
+A text in which # stands for the values is called marked. Every clause is looked at: one that tells a value may hold a
+few other words, any other has to be a frame. Against the values speak a doubt, a denial, another name, number or thing,
+and the question's things exchanged. Guarantees: linear in the answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sql_agent.offline_judge.doubts import DOUBTS, SOURCE
+from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
+from sql_agent.offline_judge.slots import ASKED, PASSIVE, is_exchanged, is_other_kind, is_rivalled, is_turned, stem
+from sql_agent.offline_judge.typed.calculation import without_numbers
+from sql_agent.offline_judge.typed.doubted import Doubts
+from sql_agent.offline_judge.typed.exchanged_rows import are_exchanged
+from sql_agent.offline_judge.typed.forms import forms_of
+from sql_agent.offline_judge.typed.names import CAPITALISED, capitalised
+from sql_agent.offline_judge.typed.periods import without_period
+from sql_agent.offline_judge.typed.replaced import COPULA, DEFINITE, NamesInPlace, renames, turns_way
+from sql_agent.offline_judge.typed.rivals import has_other_of_series
+from sql_agent.offline_judge.typed.sentences import (
+    CLAUSE_END,
+    FRAME,
+    GRAMMAR,
+    content_of,
+    is_phrase,
+    lexicon_of,
+    overwritten,
+)
+from sql_agent.offline_judge.typed.sought import Sought
+from sql_agent.offline_judge.typed.truths import MAX_ITEMS, Truth
+from sql_agent.offline_judge.typed.wordings import YEAR, in_asked_form
+from sql_agent.offline_judge.typed.yes_no import without_opposites
+from sql_agent.offline_judge.values import DATE, NUMBER, TIME, plain
+
+JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
+JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")  # | for values, ? for unknown words
+LAST_NUMBER = re.compile(rf"#(?:{JOINT}|[\s,;:、]*)(\d[\d.]*)$")
+ASKS = re.compile(r"[?？]|(?<!#)\.\.|\.{3}|…")
+SIGN = re.compile("[❌❎✖✗✘⛔🚫👎]|(?:[≠¬]|!=) ?#")  # that judges a truth, or bounds a number
+NUMBER_SIGN = re.compile(rf"{SIGN.pattern}|[<>≤≥±√]=? ?#")
+MONEY = re.compile("[$€£]")
+SINCE = re.compile(r"\b(?:in|since|from) (?:19|20)\d\d\b|(?:19|20)\d\d年")
+ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?)\b|(?<!\d)只|仅|唯1")  # of a part of a list
+ASKS_WHO_DID = re.compile(r"(?:who|which [a-z]+) ")
+KIND_OF_NAME = re.compile(r"\bthe ([a-z]+) (?=[\"'“‘«]?[A-Z])")  # the planet Mars
+NOT_HAN = re.compile(r"[^\W\u3400-\u9fff]|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Clause:
+    """`values` (start, end, spelling) are those it tells, `unknown` and `courtesy` what stands around them. `leads`: it
+    ends in a colon or a line's end, and the next one tells a value; `follows`: one before it did."""
+
+    text: str
+    marked: str
+    around: str
+    values: list[tuple[int, int, str]]
+    courtesy: list[tuple[int, int, str]]
+    unknown: list[tuple[int, int]]
+    leads: bool
+    follows: bool
+
+
+class Reading:
+    """What an answer tells. `answer` is raw and without asides, `whole` with them, `value` what it is about."""
+
+    def __init__(self, truth: Truth, raw_question: str, answer: str, whole: str, value: Sought) -> None:
+        self._truth, self._question = truth, plain(raw_question)
+        said = in_asked_form(answer, truth, self._question)
+        self._value_of = {
+            spell(form): value for value in truth.values for form in forms_of(value, truth.kind, self._question, said)
+        }
+        self._values = Lexicon(self._value_of)
+        self.said = self._without_own(said, value)
+        self._all_said = f"{self.said} {plain(whole)}"
+        beside = [value for row in truth.rows for value in row if value not in truth.values]
+        self._known = lexicon_of("\n".join([self._question, *truth.columns, *beside]))
+        self._content = content_of(self._question)
+        self._read_numbers(beside)
+        self._read_names(raw_question, answer)
+        self._doubts = Doubts(truth, self._question)
+        self._places = NamesInPlace(truth, self._question, self.said)
+        columns = " ".join(truth.columns).split()
+        self._columns = Lexicon(word for word in columns if stem(word) not in self._content)
+        marked = self.marked(self.said)
+        clauses = [*self._clauses(marked)]
+        self.order = [self._value_of[spelling] for clause in clauses for *_, spelling in clause.values]
+        self.spare_numbers = self._spare_numbers(marked)
+        money = [" ".join(["", *MONEY.findall(text)]) for text in (raw_question, answer)]  # no part of plain numbers
+        self.is_clean = not (
+            self._is_against(marked)
+            or is_other_kind(" ".join([self._question, *truth.columns]) + money[0], marked + money[1])
+            or not all(map(self._is_clean, clauses))
+        )
+        self.has_exchanged_rows = are_exchanged(truth, self._question, in_asked_form(whole, truth, self._question))
+        self.listed = self.order[: self._n_listed(clauses)]
+
+    def marked(self, said: str) -> str:
+        return overwritten(said, self._values.read(said)[0], "#")
+
+    def has_other_amount(self, answer: str) -> bool:
+        """Whether a raw answer tells another amount beside a value than its row has there."""
+        if not self._truth.is_named or not self._beside:
+            return False
+        marked = self.marked(in_asked_form(answer, self._truth, self._question))
+        known = {number.lstrip("-") for token in self._numbers for number in NUMBER.findall(token)}
+        amounts = NUMBER.findall(re.sub(rf"{DATE.pattern}|{TIME}", " ", marked))
+        return any(amount.lstrip("-") not in known for amount in amounts)
+
+    def _without_own(self, said: str, value: Sought) -> str:
+        """What is said, without the question's period, the years of a name and the terms of a number."""
+        said = without_period(said, self._question)
+        is_plain_name = self._truth.kind == "name" and not re.search(r"\d", self._truth.values[0])
+        if is_plain_name and not YEAR.search(self._question):
+            said = SINCE.sub(" ", said)
+        return without_opposites(without_numbers(said, value.explained), self._question, self.marked(said))
+
+    def _read_numbers(self, beside: list[str]) -> None:
+        """Which numbers may stand beside the values: of the question, of their rows, and the places of a list."""
+        truth = self._truth
+        is_of_words = truth.is_named and not any(map(NUMBER.fullmatch, truth.values))
+        of_rows = {token[0] for value in beside for token in tokens(value)}
+        self._of_question = {token[0] for token in tokens(self._question)}
+        self._beside = {token for token in of_rows if NUMBER.fullmatch(token)}
+        self._numbers = self._of_question | of_rows
+        self._numbers |= {str(place) for place in range(1 if is_of_words else truth.n_values, truth.n_values + 1)}
+        n = str(truth.n_values) if truth.is_named else "x"
+        self._count = re.compile(rf"(?<=[共有这们#]){n}[^\W\d]?(?![\d.])")
+
+    def _read_names(self, raw_question: str, answer: str) -> None:
+        self._capitals = capitalised(answer)
+        self._names = self._capitals | capitalised(raw_question)
+        self._spare_words = frozenset(KIND_OF_NAME.findall(raw_question))
+        first_words = {spell(plain(word)).strip() for word in CAPITALISED.findall(answer)}
+        self._are_capitalised = all(
+            value[0].isdigit() or {*spell(value).split()[:1]} <= first_words for value in self._truth.values
+        )
+        self._questions = [self._question]
+        is_active = ASKS_WHO_DID.match(self._question) and not PASSIVE.search(self._question)
+        if is_active and self._truth.kind == "name":
+            self._questions.append(ASKED.sub("#", self._question))
+
+    def _spare_numbers(self, marked: str) -> set[str]:
+        """The question's numbers that the answer tells of something else than the question does ("above 30"), more
+        often than rows begin with them."""
+        asked, told = ([*pairwise(["", *spell(text).split()])] for text in (self._question, marked))
+        same = {(before, number) for before, number in asked if before not in GRAMMAR}
+        spare = Counter(
+            number
+            for before, number in told
+            if NUMBER.fullmatch(number) and number in self._of_question and (before, number) not in same
+        )
+        return {*(spare - Counter({row[0] for row in self._truth.rows}))}
+
+    def _is_against(self, marked: str) -> bool:
+        """Whether the answer as a whole asks, judges its values, or tells another one or the question turned round."""
+        truth, question = self._truth, self._question
+        sign = NUMBER_SIGN if truth.kind == "number" else SIGN
+        return bool(
+            ASKS.search(marked)
+            or sign.search(marked)
+            or self.spare_numbers & {*LAST_NUMBER.findall(marked.rstrip(".。、 "))}
+            or self._doubts.deny_twice(self.said)
+            or (truth.n_values == 1 and is_rivalled(self._value_of, question, self.said))
+            or has_other_of_series(self.said, question, truth.values)
+            or turns_way(question, self.said)
+        )
+
+    def _n_listed(self, clauses: list[Clause]) -> int:
+        """How many values are told before the answer says that these are all: "only A and B"."""
+        n = 0
+        for clause in clauses:
+            n += len(clause.values)
+            if clause.values and ONLY.search(clause.text):
+                return min(n, MAX_ITEMS)
+        return MAX_ITEMS
+
+    def _clauses(self, marked: str) -> Iterator[Clause]:
+        """No mark within a value ends a clause."""
+        ends = [*CLAUSE_END.finditer(marked)]
+        places = zip([0, *(end.end() for end in ends)], [*(end.start() for end in ends), len(marked)], strict=True)
+        pieces = [
+            (self.said[start:end].strip(), marked[end : end + 1], "#" in marked[start:end]) for start, end in places
+        ]
+        pieces = [piece for piece in pieces if piece[0]]
+        has_told = has_read = False
+        for (text, mark, tells), (*_, tells_next) in pairwise([*pieces, ("", "", False)]):
+            leads = tells_next and (mark == ":" or (mark == "\n" and not has_told))
+            clause = self._clause(text, leads=leads, follows=has_read)
+            yield clause
+            has_told, has_read = has_told or tells, has_read or bool(clause.values)
+
+    def _clause(self, text: str, *, leads: bool, follows: bool) -> Clause:
+        values, _ = self._values.read(text)
+        marked = overwritten(text, values, "#")
+        around = self._count.sub(lambda count: " " * len(count[0]), marked).replace("#", " ")
+        courtesy, unknown = self._known.read(around)
+        unknown = [
+            (start, end)
+            for start, end in unknown
+            if not (around[start:end].isascii() and content_of(around[start:end]) <= self._content)
+        ]
+        return Clause(text, marked, around, values, courtesy, unknown, leads, follows)
+
+    def _is_clean(self, clause: Clause) -> bool:
+        polite = [span for span in FRAME.read(clause.around)[0] if is_phrase(span[2])]
+        return not (
+            self._doubts.are_in(overwritten(clause.marked, polite))
+            or renames(self._question, clause.marked)
+            or self._has_other_number(clause)
+            or self._has_other_name(clause)
+            or (clause.values and self._is_against_value(clause))
+            or self._is_further_item(clause)
+        )
+
+    def _has_other_number(self, clause: Clause) -> bool:
+        return any(
+            token[0] not in self._numbers and re.search(r"\d", token[0]) is not None for token in tokens(clause.around)
+        )
+
+    def _has_other_name(self, clause: Clause) -> bool:
+        first = clause.values[0][0] if clause.values else 0
+        marked = overwritten(clause.around, clause.values, "#")
+        return self._places.has_other(marked, clause.courtesy, clause.unknown, first)
+
+    def _is_against_value(self, clause: Clause) -> bool:
+        """Whether a clause tells its values of another thing, or one more beside them."""
+        said = overwritten(clause.marked, self._columns.read(clause.marked)[0])  # a column's name is no other thing
+        names = self._names | {"#"}
+        return bool(
+            self._doubts.affirm(clause.text)
+            or self._joins_unknown(clause)
+            or self._heaps_unknown(clause)
+            or is_exchanged(self._question, said, self._all_said, self._spare_words)
+            or (self._names and any(is_turned(question, clause.marked, names) for question in self._questions))
+        )
+
+    def _joins_unknown(self, clause: Clause) -> bool:
+        """ "A and B" where only A is true."""
+        signs = overwritten(overwritten(clause.around, clause.values, "|"), clause.unknown, "?")
+        return bool(JOINED.search(signs)) and (self._truth.is_named or clause.around.isascii())
+
+    def _heaps_unknown(self, clause: Clause) -> bool:
+        """Whether names stand beside the values and nothing else."""
+        if not self._truth.is_named or self._truth.is_ordered:
+            return False
+        if any(map(str.isalnum, "".join(word for *_, word in clause.courtesy))):
+            return False
+        return any(NOT_HAN.search(DOUBTS.sub(" ", clause.around[start:end])) for start, end in clause.unknown)
+
+    def _is_further_item(self, clause: Clause) -> bool:
+        """Whether a clause without a value may name another one: it has unknown words, leads to none, tells no number
+        of the row, and is no source."""
+        if not self._truth.is_named or clause.values or not clause.unknown or clause.leads:
+            return False
+        has_number = any(token[0] in self._beside for token in tokens(clause.around))
+        if has_number and not self._capitals & {*clause.around.split()}:
+            return False
+        return not self._is_source(clause)
+
+    def _is_source(self, clause: Clause) -> bool:
+        """Whether a clause that tells no value says whence one is known, or what it is about: no further item."""
+        if clause.text.isascii() and self._are_capitalised:
+            return not any({*clause.around[start:end].split()} & self._capitals for start, end in clause.unknown)
+        if SOURCE.search(clause.text):
+            return True
+        is_topic = not any(COPULA.search(clause.around[:start]) for start, _ in clause.unknown)
+        is_topic = is_topic and (not clause.follows or clause.text.startswith((*DEFINITE, "它", "他", "她")))
+        return is_topic and bool(_topics(self._question) & _topics(clause.text))
+
+
+def _topics(text: str) -> set[str]:
+    """The words that an English text speaks of; of a Chinese one its characters two by two."""
+    pairs = map("".join, pairwise(text))
+    return content_of(text) if text.isascii() else {pair for pair in pairs if not pair.isascii()}

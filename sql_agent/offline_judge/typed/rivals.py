@@ -1,0 +1,75 @@
+"""Who answers the question when an answer tells several things: the value, or another one beside the question's words.
+
+"Ms Keller sent it, and Mr Ives signed for it" tells another value of what is asked where a clause without the value has
+words of the question that the value's own clause lacks, and something of the value's form. Guarantees: pure functions,
+linear in the text. Not covered: a clause that names nothing in the form of a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence, Set
+from itertools import pairwise
+
+from sql_agent.offline_judge.doubts import TITLES
+from sql_agent.offline_judge.lexicon import tokens
+from sql_agent.offline_judge.slots import COMMON, HAN, content, is_form, stem, terms
+from sql_agent.offline_judge.typed.calculation import without_numbers
+from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number
+from sql_agent.offline_judge.values import NUMBER
+from sql_agent.words.meanings import is_unknown
+
+CLAUSE_END = re.compile(
+    r"[;!?。；！？，：\n()（）]|[,:](?!\s*\d)|(?<=[^\W\d])(?<!\b[A-Z])\.(?=\s|$)|(?<=\d)\.(?=\s+[^\W\d])|\s[-–—]+\s|——"
+    r"|\b(?:and|but|while|whereas)\b|[而但]"
+)
+TITLED = re.compile(rf"[\u4e00-\u9fff](?:{'|'.join(title for title in TITLES.split() if not title.isascii())})")
+LETTERED = re.compile("([a-z]{1,2})([\u4e00-\u9fff]{1,3})")
+
+
+def is_told_of_another(said: str, marked: str, value: Sought, names: Set[str]) -> bool:
+    """Whether another clause than the value's has more of the question, and a rival.
+
+    `marked` is what is `said` with # for the value, `names` the words that have a capital there.
+    """
+    asked, beside_value, others = content(value.question), set[str](), list[tuple[str, set[str]]]()
+    ends = [(0, 0), *(end.span() for end in CLAUSE_END.finditer(marked)), (len(said), len(said))]
+    for (_, start), (end, _) in pairwise(ends):
+        clause = said[start:end].strip()
+        told = content(clause)
+        shared = {word for word in asked if any(is_form(other, word) for other in told)}
+        if "#" not in marked[start:end]:
+            others.append((clause, shared))
+        elif not _says_more(marked[start:end], value.question):
+            return False  # the value alone, or what is asked of it
+        else:
+            beside_value |= shared
+    return any(shared - beside_value and _has_rival(clause, value, names) for clause, shared in others)
+
+
+def has_other_of_series(said: str, question: str, values: Sequence[str]) -> bool:
+    """Whether beside a value as "A库" another one of the same series, as "B库", is told that is not asked for."""
+    series = {lettered[2] for value in values if (lettered := LETTERED.fullmatch(value))}
+    told = {name for ending in series for name in re.findall(rf"(?<![a-z])[a-z]{{1,2}}{ending}", said)}
+    return any(name not in values and name not in question for name in told)
+
+
+def _says_more(said: str, question: str) -> bool:
+    """Whether a clause has words that the question has not."""
+    asked = [word for *_, word in terms(question)]
+    words = [word for *_, word in terms(said) if word.isascii() and stem(word) not in COMMON]
+    signs = [sign for run in HAN.findall(said) for sign in run if sign not in question and sign not in COMMON]
+    return bool(signs) or not all(any(is_form(word, other) for other in asked) for word in words)
+
+
+def _has_rival(clause: str, value: Sought, names: Set[str]) -> bool:
+    """Whether a clause has something of the form of the value, and the question has it not."""
+    if value.kind == "number":
+        known = value.explained | {"1", *NUMBER.findall(value.question)}
+        return has_rival_number(without_numbers(clause, known), value)
+    if value.kind == "date":
+        return any(moment[0] not in value.question for moment in MOMENT.finditer(clause))
+    told = [*(token[0] for token in tokens(clause) if token[0] in names), *TITLED.findall(clause)]
+    if any(name not in value.question and stem(name) not in COMMON for name in told):
+        return True
+    return any(is_unknown(run, value.question) for run in HAN.findall(clause))

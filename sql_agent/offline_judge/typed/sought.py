@@ -1,0 +1,122 @@
+"""What is sought, for what an answer tells beside it: which words and numbers could be another answer.
+
+Guarantees: pure functions, linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sql_agent.offline_judge.lexicon import Lexicon, tokens
+from sql_agent.offline_judge.slots import is_form
+from sql_agent.offline_judge.typed.calculation import explained
+from sql_agent.offline_judge.typed.forms import WEEKDAY_ZH, forms_of
+from sql_agent.offline_judge.typed.replaced import SUPERLATIVE
+from sql_agent.offline_judge.typed.sentences import content_of, overwritten
+from sql_agent.offline_judge.typed.truths import Truth
+from sql_agent.offline_judge.typed.wordings import with_zeros
+from sql_agent.offline_judge.units import AMOUNT, UNITS, unit_of
+from sql_agent.offline_judge.values import DATE, MONTH, NUMBER, TIME
+from sql_agent.records import AnswerType
+
+LABELLED = re.compile(r"(?:\b(?:no|number|nr|code|id|room|route|phone)\.? ?|[a-z]-|#|编号|号)\d[\w.-]*")
+LATEST = re.compile(r"(?:最近|最后|另|每|某|同)1[\u4e00-\u9fff]|\bone\b")  # no amount
+PART_OF = re.compile(
+    r"\b(\d[\d.]{0,15}) (?:out )?of (?:them|which|whom|these|those|whose)\b|其中[^\d]{0,6}(\d[\d.]{0,15})"
+)
+YEAR = re.compile(r"\b(?:in|since|until|till|from|by|of|for|during|after|before|and) (?:19|20)\d\d\b|(?:19|20)\d\d年?")
+MOMENT = re.compile(rf"{DATE.pattern}|{TIME}|\b(?:{MONTH})\b|\d月|(?<!\d)(?:19|20)\d\d(?!\d)")
+FIRST_YEAR, NO_YEAR = 1900, 2100
+PERCENT = re.compile(r"-?\d[\d.]{0,15} percent(?: of)?")
+WORD_BEHIND = re.compile(r" ?(?:more |of the |other )?([a-z]+|[\u4e00-\u9fff])")
+LINKS = re.compile(r"is|are|was|were|or|and|to|in|for|on|at|the|an?|as|than|but|if|with|by|from|instead|[是或和到]")
+TOLERANCE = 0.03  # of an amount in another unit
+
+
+@dataclass(frozen=True)
+class Sought:
+    """A value: its kind, and of a number what it is, its unit, and which other numbers lead to it; `content` are the
+    question's stems and Chinese characters, `follows` the words that the answer says behind values."""
+
+    kind: AnswerType
+    question: str
+    forms: Lexicon
+    is_zero: bool
+    number: float | None
+    unit: str
+    content: frozenset[str]
+    has_digit: bool
+    follows: frozenset[str]
+    explained: frozenset[str]
+    is_superlative: bool
+
+    def is_in(self, said: str) -> bool:
+        said = with_zeros(said, self.question) if self.is_zero else said
+        return bool(self.forms.read(said)[0])
+
+    def asks_with(self, word: str) -> bool:
+        """Whether the question says a word in any form, or a part of a Chinese one."""
+        if not word.isascii():
+            return any("".join(pair) in self.question for pair in pairwise(word))
+        asked = (token[0] for token in tokens(self.question))
+        return any(is_form(word, other) for other in asked if other.isascii() and len(other) > 2)
+
+
+def sought(truth: Truth, question: str, said: str) -> Sought:
+    """What a truth is where `said` answers."""
+    forms = Lexicon(form for value in truth.values for form in forms_of(value, truth.kind, question, said))
+    number = NUMBER.match(truth.values[0]) if truth.kind == "number" else None
+    marked = overwritten(said, forms.read(said)[0], "#")
+    own = {token[0] for token in tokens(f"{question} {' '.join(truth.values)}")}
+    return Sought(
+        kind=truth.kind,
+        question=question,
+        forms=forms,
+        is_zero=truth.values == ("0",),
+        number=float(number[0]) if number else None,
+        unit="percent" if "percent" in question else unit_of(question, truth.values[0], truth.columns),
+        content=frozenset(content_of(question)) | {sign for sign in question if not sign.isascii()},
+        has_digit=any(re.search(r"\d", value) for value in truth.values),
+        follows=frozenset(re.findall(r"# ?([a-z]+|[\u4e00-\u9fff])", marked)),
+        explained=explained(WEEKDAY_ZH.sub(" ", marked), float(number[0]), own) if number else frozenset(),
+        is_superlative=SUPERLATIVE.search(question) is not None,
+    )
+
+
+def has_rival_number(said: str, value: Sought) -> bool:
+    """Whether a piece of an answer has a number that may be the answer."""
+    said = LATEST.sub(" ", LABELLED.sub(" ", said))
+    number = value.number
+    if number is not None:
+        few = 1 if said.isascii() else 2
+        if len(value.content & {token[0] for token in tokens(said)}) <= few:  # of another thing
+            said = PART_OF.sub(lambda part: " " if float((part[1] or part[2]).rstrip(".")) < number else part[0], said)
+        said = AMOUNT.sub(lambda amount: " " if _is_same(float(amount[1]), amount[3], value) else amount[0], said)
+    said = re.sub(rf"{DATE.pattern}|{TIME}", " ", said)
+    if number is None or not FIRST_YEAR <= number < NO_YEAR:
+        said = YEAR.sub(" ", said)
+    said = said if value.unit == "percent" else PERCENT.sub(" ", said)
+    return any(_is_rival(said[amount.end() :], value) for amount in NUMBER.finditer(said))
+
+
+def _is_rival(behind: str, value: Sought) -> bool:
+    """Whether a number has no unit, that of the value, or what the question counts behind it."""
+    following = WORD_BEHIND.match(behind)
+    if not following:
+        return True
+    word = following[1]
+    if word in UNITS and value.unit in UNITS:
+        return UNITS[value.unit][0] == UNITS[word][0]
+    is_counted = {word, word.rstrip("s")} & value.content
+    return bool(is_counted) or word in value.follows or LINKS.fullmatch(word) is not None
+
+
+def _is_same(number: float, unit: str, value: Sought) -> bool:
+    """Whether an amount is the value in another unit, about."""
+    if value.unit not in UNITS or value.number is None:
+        return False
+    (kind, size), (its_kind, its_size) = UNITS[value.unit], UNITS[unit]
+    wanted = value.number * size
+    return kind == its_kind and size != its_size and abs(number * its_size - wanted) <= TOLERANCE * abs(wanted)

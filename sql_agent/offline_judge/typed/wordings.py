@@ -1,0 +1,151 @@
+"""An answer in the form that the question asks for: days with its year, amounts in its unit, "one in eight" as 12.5
+percent, "none" as 0.
+
+Guarantees: pure functions, linear in the answer. Only what means the value is changed; another value stays another.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
+from sql_agent.offline_judge.offers import cut_offers
+from sql_agent.offline_judge.slots import stem
+from sql_agent.offline_judge.typed.names import NO_NAMES, capitalised
+from sql_agent.offline_judge.typed.sentences import CLAUSE_END, FRAME, content_of
+from sql_agent.offline_judge.typed.truths import Truth
+from sql_agent.offline_judge.typed.yes_no import verdict
+from sql_agent.offline_judge.units import in_unit, unit_of
+from sql_agent.offline_judge.values import MONTH, NUMBER, plain
+
+SYMBOL = re.compile("[✅✔☑👉🎉📊📅🏆🔍💡📝📌😊🙂]\ufe0f? ?|</?answer>")  # says nothing
+# Blanks between Chinese words: 蓝色 绿色
+HEAPED = re.compile(r"(?<=[\u4e00-\u9fff])[\"”*+^]{0,3}[ \t]{1,4}[\"“*+^]{0,3}[ \t]{0,4}(?=[\u4e00-\u9fff])")
+YEAR = re.compile(r"(?<![\d.,-])(?:19|20)\d\d(?![\d.,])")
+DAY_EN = re.compile(  # without its year
+    rf"\b(?:(?:{MONTH}) (?:the )?\d{{1,2}}(?:st|nd|rd|th)?|\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{MONTH}))\b(?!,? ?\d)",
+    re.I,
+)
+DAY_ZH = re.compile(r"(?<![\d年])(?<![\d年] )\d{1,2}月\d{1,2}[日号]")
+ITEM_MARK = re.compile(r"(?<![\w./-])(\d{1,2})[.)](?=[^\W\d])")
+NUMBER_AT_END = re.compile(r"(?<=[^\s\d] )(\d[\d,.:/-]*)\.(?=\s+[^\W\d])")  # of a sentence
+SINGLE = re.compile(r"\b(?:a|one|1) (?:single|sole)\b")
+NONE = re.compile(  # is 0, of what the question counts: no "no idea"
+    r"(?:\b(?:none|no|nobody|not (?:a single|any|one))\b(?: of (?:the|its|them)\b)?"
+    r"|1[^\d\s]?[也都]没有?|没有?(?:.{0,4}任何|1[^\d\s])) ?([a-z]+|[\u4e00-\u9fff]{0,2})"
+)
+FOUND_NO = re.compile(r"^.{0,60}\b(?:found|finds?|shows?|lists?) (?=no\b)")
+EMPTY = re.compile(
+    r"\b(?:no|0) (?:matching )?rows?\b|\bempty\b|没有?(?:返回|查询?到)(?:任何)?(?:记录|结果|数据)?|(?:结果|返回)为?空"
+)
+FEW = re.compile(r"\bnot (?:many|much|all|every|only|enough|quite)\b|不[多都全只]|没有?(?:多少|几)")
+FALLS = r"(?:\b(?:lost|fell|fall|drop|decrease|decline|down|fewer|less|reduc)|[减少降跌])[^\d,.;。\n]{0,24}?"
+SHARE = re.compile(
+    r"(?<!\d)(?<!\d\.)(?P<part>\d{1,9}) (?:out of|in|of(?: the)?) (?:every )?(?P<whole>\d{1,9})(?!\.?\d)"
+    r"|(?<!\d)(?P<whole_zh>\d{1,9})分之(?P<part_zh>\d{1,9})"
+    r"|每(?P<of_each>\d{1,9})[^\d,;。]{1,8}[里中]有?(?P<some>\d{1,9})"
+)
+PERCENT = re.compile(r"percent|百分|\bpct\b")
+SAME_SHARE = 1e-6
+
+
+def prepared(raw: str, truth: Truth, raw_question: str) -> str:
+    """A raw answer without the question that it repeats, symbols and offers; its days with the question's year."""
+    answer = SYMBOL.sub("\n", _without_question(raw, raw_question))
+    answer = _without_offer(_with_year(answer, plain(raw_question)), raw_question)
+    return HEAPED.sub("、", answer) if truth.kind in ("name", "set") else answer
+
+
+def _without_question(raw: str, raw_question: str) -> str:
+    """A raw answer without the question that it repeats, with its mark."""
+    words = r"[\s*_`\"'“”‘’«»]*".join(map(re.escape, raw_question.rstrip("?？ ").split()))
+    return re.sub(
+        rf"(?:^|(?<=[\n:：。.“\"]))[^\n.。:：]{{0,24}}[:：]?[\s*_\"“「『]{{0,16}}{words}\s*[?？][\s*_\"”」』]*[.。,，]?",
+        "\n",
+        raw,
+    )
+
+
+def in_asked_form(answer: str, truth: Truth, question: str) -> str:
+    """A raw answer in the normal form, with the value as the question asks for it."""
+    first, n = truth.values[0], truth.n_values
+    answer = NUMBER_AT_END.sub(r"\1;", answer) if n == 1 else answer
+    said = ITEM_MARK.sub(lambda mark: "\n" if int(mark[1]) <= n > 1 else mark[0], plain(answer))
+    if truth.values == ("0",):
+        said = with_zeros(said, question)
+    if truth.values == ("1",):
+        said = SINGLE.sub(" 1 ", said)
+    if truth.kind != "number":
+        return said
+    number = NUMBER.match(first)
+    if n == 1 and number:
+        said = _as_number(said, number[0], truth, question)
+    return _without_false_percent(said, first, f"{question} {truth.columns}")
+
+
+def with_zeros(said: str, question: str) -> str:
+    """A text with 0 for each clause that says that there is none of what the question counts."""
+    said = NONE.sub(lambda none: _zero(none, question), said)
+    ends = [0, *(end.end() for end in CLAUSE_END.finditer(said)), len(said)]
+    pieces = [said[start:end] for start, end in pairwise(ends)]
+    clauses = [piece.strip(" \n.:;,、。") for piece in pieces]
+    return "".join(
+        piece.replace(clause, " 0 ") if len(clause) > 2 and says_nothing_is(clause, question) else piece
+        for piece, clause in zip(pieces, clauses, strict=True)
+    )
+
+
+def says_nothing_is(clause: str, question: str) -> bool:
+    """Whether a clause says that what the question asks for is not there, or that a query found none."""
+    clause = FOUND_NO.sub("", clause)
+    if EMPTY.search(clause):
+        return not DOUBTS.search(clause) and not FRAME.read(EMPTY.sub(" ", clause))[1]
+    if not DENIALS.search(clause) or FEW.search(clause):
+        return False
+    return verdict([f",{clause}"], question) is False  # what denies is no answer by itself
+
+
+def _zero(none: re.Match[str], question: str) -> str:
+    counted = none[1]
+    is_asked = stem(counted) in content_of(question) if counted.isascii() and counted else counted in question
+    return f" 0 {counted}" if is_asked else none[0]
+
+
+def _as_number(said: str, number: str, truth: Truth, question: str) -> str:
+    """A text with what it tells in another way of a number: one in eight for 12.5 percent, in its own unit, a fall."""
+    first = truth.values[0]
+    if PERCENT.search(" ".join([question, first, *truth.columns])):
+        percent = float(number) * (100 if abs(float(number)) <= 1 and "." in number else 1)
+        said = SHARE.sub(lambda share: f" {percent:.10g} percent " if _is_share(share, percent) else share[0], said)
+    if number.startswith("-"):
+        said = re.sub(rf"({FALLS})(?={number[1:]}(?![.\d]))", r"\1 -", said)
+    return in_unit(said, unit_of(question, first, truth.columns), question)
+
+
+def _is_share(share: re.Match[str], percent: float) -> bool:
+    part, whole = (
+        int(share[name] or share[zh] or share[each] or 0)
+        for name, zh, each in (("part", "part_zh", "some"), ("whole", "whole_zh", "of_each"))
+    )
+    return bool(whole) and abs(100 * part / whole - percent) < SAME_SHARE
+
+
+def _without_false_percent(said: str, value: str, question: str) -> str:
+    """A text without the value where it is a share and told as if it were one of a hundred: 0.9 is no 0.9 %."""
+    is_share = value.startswith("0.") and not PERCENT.search(f"{question} {value}")
+    return re.sub(rf"(?<![\d.]){re.escape(value)} percent", " ", said) if is_share else said
+
+
+def _with_year(answer: str, question: str) -> str:
+    """An answer whose days of no year are of the one that the question names."""
+    if len(years := {*YEAR.findall(question)}) != 1:
+        return answer
+    year = years.pop()
+    return DAY_ZH.sub(rf"{year}年\g<0>", DAY_EN.sub(rf"\g<0>, {year}", answer))
+
+
+def _without_offer(answer: str, raw_question: str) -> str:
+    """An answer without the offers at its end; with a new name one stays."""
+    kept, offers = cut_offers(answer, frozenset(re.findall(r"\d+", raw_question)))
+    return kept if capitalised(offers) <= capitalised(f"{kept} {raw_question}") | NO_NAMES else answer
