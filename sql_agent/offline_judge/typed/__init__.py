@@ -15,6 +15,6 @@ Guarantees: pure functions, linear in the text. Not covered: a doubt in words of
 """
 
 from sql_agent.offline_judge.typed.grading import typed_value
-from sql_agent.offline_judge.typed.truths import is_value, kind_of_cells, kind_of_texts, truth_of
+from sql_agent.offline_judge.typed.truths import Truth, is_value, kind_of_cells, kind_of_texts, truth_of
 
-__all__ = ["is_value", "kind_of_cells", "kind_of_texts", "truth_of", "typed_value"]
+__all__ = ["Truth", "is_value", "kind_of_cells", "kind_of_texts", "truth_of", "typed_value"]
