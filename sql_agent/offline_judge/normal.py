@@ -47,6 +47,7 @@ ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrt])|([\"\\/]))")
 # Pictures are decoration, but those that judge.
 PICTURE = re.compile("(?![❌❎✖✗✘❓❔❕❗⛔🚫👎])[\u2600-\u27bf\u2b50\U0001f000-\U0001faff\ufe0f]")
 LABEL_NOTE = re.compile(r"[(（]([^()（）\n]{1,30})[)）](?=[ \t]*[:：])")  # common (1 to 10 %):
+MAX_GROWTH = 100  # characters
 COUNTED = r"(?:(?:方面|项目?|aspect|item|point|row) ?)?\d{1,2}"  # of a row that has no other name
 ROW_NUMBER = re.compile(rf"(?<=^\|)[ \t]*(?:{COUNTED}|no\.?)[ \t]*(?=\|[ \t]*[^\s|])", re.M | re.I)
 # Bounded: the time that cn2an takes grows with the square of the length.
@@ -116,6 +117,12 @@ def _is_short(line: str) -> bool:
     return size <= MAX_HEADING_WORDS and not (has_mark or is_item) and re.search(r"[^\W\d]", line) is not None
 
 
+def unfolded(text: str) -> str:
+    """The compatibility form of Unicode (NFKC); not of a text that it makes twice as long or more: ﷺ is 18 letters."""
+    form = unicodedata.normalize("NFKC", text)
+    return form if len(form) <= 2 * len(text) + MAX_GROWTH else text
+
+
 @functools.lru_cache(maxsize=4096)
 def normalise(text: str) -> str:
     """One form for all ways to write a text."""
@@ -125,7 +132,7 @@ def normalise(text: str) -> str:
     text = BLOCK.sub("\n", INLINE.sub("", text)).replace("【", "\n")
     text = _without_section_numbers(HASHES.sub("", QUOTED.sub("", PICTURE.sub(" ", text))))
     text = ROW_NUMBER.sub("", CONNECTIVE.sub("\n", ITEM_MARK.sub("\n", LABEL_NOTE.sub(r" \1", text))))
-    text = unicodedata.normalize("NFKC", text.replace("，", ";"))
+    text = unfolded(text.replace("，", ";"))
     text = "".join(char for char in text if unicodedata.category(char) not in ("Cf", "Cs")).lower()
     text = NUMERAL.sub(_in_digits, _simplify.convert(text))
     text = RANGE.sub("-", MARKS.sub(" ", THOUSANDS.sub("", text.translate(PARENTHESES))))

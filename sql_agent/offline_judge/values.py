@@ -12,7 +12,7 @@ import re
 import unicodedata
 from decimal import Decimal
 
-from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.normal import normalise, unfolded
 
 ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
 TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
@@ -82,7 +82,7 @@ ABBREVIATED = re.compile(r"\b(mr|mrs|ms|dr|prof|st)\. ?", re.I)
 @functools.lru_cache(maxsize=4096)
 def plain(text: str) -> str:
     """The judge's normal form with its values in one form."""
-    text = NO_NUMERAL.sub("", unicodedata.normalize("NFKC", text.replace("，", ";")).replace("零下", "负"))
+    text = NO_NUMERAL.sub("", unfolded(text.replace("，", ";")).replace("零下", "负"))
     text = re.sub(r"(?<=[a-z])n['’]t\b", " not", re.sub(r"(?<=\w)['’](?=(?:s|re|ve|ll|d|m)\b)", " ", text, flags=re.I))
     text = re.sub(r"(?<=\w)['’](?=\w)", "", text)  # O'Brien is one word
     text = SUPERLATIVE.sub(r"\1", QUARTER.sub(lambda m: f"时{45 if m[1] in '3三' else 15}分", OCLOCK.sub("时", text)))
