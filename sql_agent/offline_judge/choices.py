@@ -28,7 +28,7 @@ PLAIN = (  # two things and nothing else between signs
 OFFERS = re.compile(r"(?<![a-z])or(?![a-z])|还是")
 ENDS = re.compile(r"[,;。.!?\n]|而(?!且)|\b(?:but|while|whereas)\b")
 CLAIM_ENDS = re.compile(f"{ENDS.pattern}|:")
-AGAINST = re.compile(r"比|不同于|相比|\b(?:unlike|than|instead of|rather than|against)\b")
+AGAINST = re.compile(r"比(?![较如例重值分])|不同于|相比|\b(?:unlike|than|instead of|rather than|against)\b")
 MIN_RUN = 3
 MAX_NAME, MAX_WORDS = 3, 12  # tokens by which a thing is known, and of its whole name
 
@@ -137,15 +137,27 @@ def _verdicts(which: Choice, question: str, answer: str) -> tuple[set[bool | Non
         said, theirs = spell(clause), content(clause) - which.words
         shared = {one for one in ours if any(is_form(other, one) for other in theirs)}
         says = 2 * len(shared) >= max(len(ours), len(theirs))
-        is_bare = not theirs or _is_talk(which, clause)
+        is_bare = _is_talk(which, clause)
         turns = (DENIALS.search(clause) is not None) is not is_denied and not is_bare
         is_claim = says if theirs and not is_bare else sign not in (":", "\n")
-        if which.other in said and not AGAINST.search(clause) and not turns and (says or is_bare):
+        against = AGAINST.search(clause)
+        if against:  # what stands behind it is not told of
+            says_chosen, says_other = (
+                _plain(name) in clause[: against.start()] for name in (which.chosen, which.other)
+            )
+        else:
+            says_chosen, says_other = which.chosen in said, which.other in said
+        if says_other and not turns and (says or is_bare):
             (claims if is_claim else mentions).add(False)
-        elif which.chosen in said and which.other not in said:
+        elif says_chosen and not says_other:
             is_doubted = {*DOUBTS.findall(clause)} - asked
             (claims if is_claim or is_doubted else mentions).add(None if is_doubted else not turns)
     return claims, mentions
+
+
+def _plain(name: str) -> str:
+    """A spelled name as it stands in a text."""
+    return name.strip() if name.isascii() else name.replace(" ", "")
 
 
 def _is_talk(which: Choice, clause: str) -> bool:
@@ -153,7 +165,7 @@ def _is_talk(which: Choice, clause: str) -> bool:
     clause = spell(clause)
     for name in (*which.names, which.chosen, which.other):
         clause = clause.replace(name, " ")
-    return is_frame(clause, [(0, len(clause))], is_last=True)
+    return not re.search(r"\d", clause) and is_frame(clause, [(0, len(clause))], is_last=True)
 
 
 def without_other(which: Choice, answer: str) -> str:

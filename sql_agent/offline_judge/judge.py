@@ -137,6 +137,8 @@ def _quoted(exam: Exam, question: str, reference: str, cells: Sequence[Cell], an
     asked = normalise(question).rstrip("?。 ")
     choice = choices.choice(asked, normalise(reference) or choices.of_rows(asked, cells), cells)
     is_chosen = _chooses(exam, choice, asked, answer) if choice else None
+    if choice and is_chosen is None and all(choice.chosen in spell(fact.forms[0]) for fact in exam.facts):
+        is_chosen = False if choice.other in told else None  # beside the other a name alone is no answer
     if is_chosen is None:
         return quoted
     return every if is_chosen else replace(quoted, value=DENIED * quoted.value)
@@ -174,8 +176,9 @@ def is_known_to(exam: Exam, text: str) -> bool:
 def _strange(exam: Exam, asked: str, said: str) -> bool:
     """Whether a text has words that neither evidence nor question has, and that are no talk."""
     spans = (said[start:end] for start, end in exam.lexicon.read(said, exam.echoes)[1])
-    own = [*exam.texts, spell(asked)]
-    strange = [one for one in spans if not any(spell(one) in text for text in own)]
+    ours = LIGHT | {stem(word) for word in spell(asked).split()}
+    unsaid = [one for one in spans if not {stem(word) for word in spell(one).split()} <= ours]
+    strange = [one for one in unsaid if not any(spell(one) in text for text in exam.texts)]
     return not all(is_frame(one, [(0, len(one))], is_last=True) for one in strange)
 
 

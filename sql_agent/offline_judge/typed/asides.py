@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple
 
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
@@ -83,7 +83,8 @@ def cut_asides(raw: str, value: Sought) -> str:
     tells = [value.is_in(plain(piece.text)) for piece in pieces]
     if True not in tells:
         return raw
-    tells = tells if value.kind in ("list", "set") else _with_heaps(pieces, tells, value)
+    if value.kind not in ("list", "set"):
+        tells = _with_heaps(pieces, _with_parentheses(pieces, tells), value)
     first, of_process = tells.index(True), _of_process(pieces, tells)
     kept = list[str]()
     for n, (piece, is_told) in enumerate(zip(pieces, tells, strict=True)):
@@ -101,6 +102,18 @@ def _pieces(raw: str) -> list[Piece]:
         depth += (mark in OPENING) - (mark in CLOSING)
         start = stop + len(mark)
     return pieces
+
+
+def _with_parentheses(pieces: Sequence[Piece], tells: Sequence[bool]) -> list[bool]:
+    """Which pieces tell the value, or a number in other parentheses where it is told in parentheses alone."""
+    groups = [*accumulate(piece.end in OPENING for piece in pieces)]
+    own = {group for group, is_told in zip(groups, tells, strict=True) if is_told}
+    if not all(piece.is_inner for piece, is_told in zip(pieces, tells, strict=True) if is_told):
+        return [*tells]
+    return [
+        is_told or (piece.is_inner and group not in own and NUMBER.search(piece.text) is not None)
+        for piece, group, is_told in zip(pieces, groups, tells, strict=True)
+    ]
 
 
 def _with_heaps(pieces: Sequence[Piece], tells: Sequence[bool], value: Sought) -> list[bool]:

@@ -21,12 +21,16 @@ WHOLE = re.compile(
     r"|(?<![\d.])(\d[\d.]{0,15})[^\W\d]{1,6}[里中]"
 )
 ABOUT = re.compile(r"(?:\b(?:about|around|approximately|roughly|some|over|nearly)|[约近]) ?(\d[\d.]{0,15})")
+RESULT = re.compile(r"\d ?= ?(\d{1,15}(?:\.\d{1,15})?)(?![\d.]| ?[-+−*×/÷] ?\d)")  # of a calculation
 CLOSE = 0.005  # a share of what is calculated
 MAX_TERMS, MAX_FACTORS = 12, 3
 
 
 def explained(said: str, value: float, own: Set[str]) -> frozenset[str]:
     """The numbers that lead to a value; those of the question's `own` only as terms."""
+    results = [float(result) for result in RESULT.findall(said)]
+    if results and all(abs(result - abs(value)) > CLOSE * abs(value) for result in results):
+        return frozenset()  # 50 - 38 = 12 is no way to 38
     numbers = [number.lstrip("-") for number in VALUE.findall(said) if NUMBER.fullmatch(number)]
     new = [number for number in numbers if number not in own]
     for terms in (new, numbers):

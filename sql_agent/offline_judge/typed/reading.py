@@ -96,6 +96,7 @@ class Reading:
         money = [" ".join(["", *MONEY.findall(text)]) for text in (raw_question, answer)]  # no part of plain numbers
         self.is_clean = not (
             self._is_against(marked)
+            or (truth.is_named and sum(map(_cites_unknown, clauses)) > 1)
             or is_other_kind(" ".join([self._question, *truth.columns]) + money[0], marked + money[1])
             or not all(map(self._is_clean, clauses))
         )
@@ -274,6 +275,11 @@ class Reading:
         is_topic = not any(COPULA.search(clause.around[:start]) for start, _ in clause.unknown)
         is_topic = is_topic and (not clause.follows or clause.text.startswith((*DEFINITE, "它", "他", "她")))
         return is_topic and bool(_topics(self._question) & _topics(clause.text))
+
+
+def _cites_unknown(clause: Clause) -> bool:
+    """Whether a clause says whence something is known, and tells a value or what nobody knows."""
+    return bool(clause.unknown or clause.values) and SOURCE.search(clause.text) is not None
 
 
 def _topics(text: str) -> set[str]:
