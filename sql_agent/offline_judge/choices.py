@@ -27,9 +27,10 @@ PLAIN = (  # two things and nothing else between signs
 )
 OFFERS = re.compile(r"(?<![a-z])or(?![a-z])|还是")
 ENDS = re.compile(r"[,;。.!?\n]|而(?!且)|\b(?:but|while|whereas)\b")
-CLAIM_ENDS = re.compile(f"{ENDS.pattern}|:")
+CLAIM_ENDS = re.compile(rf"{ENDS.pattern}|:(?!\d)")
 AGAINST = re.compile(r"比(?![较如例重值分])|不同于|相比|\b(?:unlike|than|instead of|rather than|against)\b")
 MIN_RUN = 3
+MAX_TALK = 3  # words of a clause beside a name
 MAX_NAME, MAX_WORDS = 3, 12  # tokens by which a thing is known, and of its whole name
 
 
@@ -150,7 +151,10 @@ def _verdicts(which: Choice, question: str, answer: str) -> tuple[set[bool | Non
         if says_other and not turns and (says or is_bare):
             (claims if is_claim else mentions).add(False)
         elif says_chosen and not says_other:
-            is_doubted = {*DOUBTS.findall(clause)} - asked
+            is_short = (
+                is_claim or len(theirs) <= MAX_TALK
+            )  # a longer clause, as a quote is, may have a doubt of its own
+            is_doubted = is_short and {*DOUBTS.findall(clause)} - asked
             (claims if is_claim or is_doubted else mentions).add(None if is_doubted else not turns)
     return claims, mentions
 
