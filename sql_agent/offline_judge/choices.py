@@ -18,12 +18,14 @@ from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.sections import JOINT, PART_END, Cell
 from sql_agent.offline_judge.slots import content, is_form
 
-ASKS = re.compile(r"哪(?!些)|还是|\bwhich\b")
+ASKS = re.compile(
+    r"哪(?!些)|还是|谁|\b(?:which|who)\b|(?:\bwhat\b|^(?:is|are|was|were|do|does|did|can|must|should|has|have|will)\b)(?=.*\bor\b)"
+)
 IS_IT = re.compile(r"^(?:is|was) it (?=.*\bor\b)")
 PLAIN = (  # two things and nothing else between signs
     re.compile(r"\bwhich(?: one)?, (?:the )?([^,;?]{1,60}?),? or (?:the )?([^,;?]{1,60}?),"),
     re.compile(r", (?:the )?([^,;?]{1,60}?),? or (?:the )?([^,;?]{1,60})$"),
-    re.compile(r"([^,;是]{1,30})还是([^,;?]{1,30})"),
+    re.compile(r"([^,;是]{1,30})[,;]?(?:还是|或)([^,;?]{1,30}?)(?:[两2二]?[者个种]?之?[中里]|[,;?]|$)"),
 )
 OFFERS = re.compile(r"(?<![a-z])or(?![a-z])|还是")
 ENDS = re.compile(r"[,;。.!?\n]|而(?!且)|\b(?:but|while|whereas)\b")
