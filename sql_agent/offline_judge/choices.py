@@ -137,7 +137,10 @@ def _verdicts(which: Choice, question: str, answer: str) -> tuple[set[bool | Non
     begin = 0
     for at, after, sign in [*ends, (len(answer), len(answer), "")]:
         clause, begin = answer[begin:at], after
-        said, theirs = spell(clause), content(clause) - which.words
+        said = spell(clause)
+        if which.chosen not in said and which.other not in said:
+            continue
+        theirs = content(clause) - which.words
         shared = {one for one in ours if any(is_form(other, one) for other in theirs)}
         says = 2 * len(shared) >= max(len(ours), len(theirs))
         is_bare = _is_talk(which, clause)

@@ -150,7 +150,11 @@ def _chooses(exam: Exam, which: choices.Choice, asked: str, answer: str) -> bool
     for start, end, heading in reversed(exam.headings.read(said)[0]):
         said = f"{said[:start]} {said[end:]}" if DENYING.search(heading) else said  # 不良反应 denies nothing
     is_chosen = choices.told(which, asked, said)
-    return None if is_chosen and _strange(exam, asked, choices.without_other(which, said)) else is_chosen
+    return (
+        None
+        if is_chosen and _strange(exam, asked, choices.AGAINST.sub(" ", choices.without_other(which, said)))
+        else is_chosen
+    )
 
 
 def _is_explained(exam: Exam, answer: str) -> bool:
