@@ -164,6 +164,16 @@ def daemon_of(job: Job, config: Any, *, store: Any, log: Any) -> Any:
     )
 
 
+def what_broke(error: RayTaskError) -> Exception:
+    """The RunError that a worker raised, else what it raised first, without Ray's tracebacks around it."""
+    links: list[Any] = [error]
+    while link := getattr(links[-1], "cause", None) or getattr(links[-1], "__cause__", None):
+        links.append(link)
+    raised = [link for link in links if isinstance(link, Exception) and not isinstance(link, RayTaskError)]
+    to_tell = [link for link in raised if isinstance(link, RunError)]
+    return (to_tell or raised or [error])[0]
+
+
 class Grpo(agl.Algorithm):
     """GRPO through verl.
 
@@ -191,9 +201,6 @@ class Grpo(agl.Algorithm):
             store = self.get_store()
             ray.get(task.remote(self.job, store=store, questions=train_dataset, held_out=val_dataset))
         except RayTaskError as exc:
-            cause: Any = exc.cause
-            while cause is not None and not isinstance(cause, RunError):
-                cause = getattr(cause, "cause", None) or cause.__cause__
-            raise (RunError(str(cause)) if cause is not None else exc) from exc
+            raise what_broke(exc) from exc
         finally:
             ray.shutdown()

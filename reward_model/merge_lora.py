@@ -20,6 +20,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from foundation.command import alias
 from foundation.errors import UserError
+from foundation.weights import share
 from reward_model.folder import ADAPTER, check_no_code, check_weights_folder, has_head, read_json, weights_fingerprint
 from reward_model.scoring import pad_id
 
@@ -66,6 +67,7 @@ def merge(adapter: Path, out: Path, *, base: Path | None = None) -> None:
     merged.config.get_text_config().pad_token_id = pad_id(tokenizer)
     merged.save_pretrained(out, safe_serialization=True)
     tokenizer.save_pretrained(out)
+    share(out)
 
 
 def _check_same_base(adapter: Path, base: Path) -> None:

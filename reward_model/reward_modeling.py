@@ -30,6 +30,7 @@ from trl.trainer.utils import get_peft_config
 from foundation.command import alias
 from foundation.errors import UserError
 from foundation.files import write_text
+from foundation.weights import share
 from reward_model.card import plot_curves, write_card
 from reward_model.encoding import Encoder
 from reward_model.folder import check_weights_folder
@@ -104,6 +105,7 @@ def train(options: Options, settings: RewardConfig, model_options: ModelConfig) 
     if trainer.is_world_process_zero():
         metrics = _metrics(trainer, encoder, data)
         _explain(out, metrics, data=options.dataset_name, base=base, lora=model_options.use_peft)
+        share(out)
     trainer.accelerator.wait_for_everyone()
     return metrics
 

@@ -38,6 +38,7 @@ from sql_agent.errors import ToolFault
 
 logger = logging.getLogger(__name__)
 START_S, PING_S, CLOSE_S = 30.0, 5.0, 6.0
+QUIET_S = 4.0  # a server that is waited for longer is named
 READ_S = 900.0  # a longer wait ends the whole HTTP session; calls have limits of their own
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 60.0
 KEPT_BYTES = 2000
@@ -150,10 +151,17 @@ class McpSession:
 
     def wait_for(self, work: Coroutine[Any, Any, Any], *, timeout_s: float) -> Any:
         """What `work`, which asks here, gives; for code without a loop. Raises UserError instead of ToolFault."""
+        asked = self._loop.submit(work)
+        if not concurrent.futures.wait([asked], min(QUIET_S, timeout_s)).done:
+            logger.warning("agent.mcp.%s: waiting for its list of tools, at most %g s", self.name, timeout_s)
         try:
-            return self._loop.submit(work).result(timeout_s)
+            return asked.result(timeout_s)
         except (ToolFault, MCPError, TimeoutError) as exc:
-            raise UserError(f"agent.mcp.{self.name} gives no list of tools: {str(exc) or 'it took too long'}") from exc
+            look = f"Start {self.config.command!r} by hand" if self.program else "See whether its url answers"
+            raise UserError(
+                f"agent.mcp.{self.name} gives no list of tools: {str(exc) or 'it took too long'}. {look}, or leave the "
+                "server out"
+            ) from exc
 
     async def _opened(self) -> _Life:
         if self._life is None:
@@ -178,7 +186,8 @@ class McpSession:
             self._why = "its connection is closed"
         await asyncio.wait({life.task}, timeout=1.0)  # by then its last words are read
         self._why = life.last_words
-        return ToolFault(f"MCP server {self.name!r} is gone ({self._why})"[:700])
+        state = "is gone" if life.opened.done() else "did not open"
+        return ToolFault(f"MCP server {self.name!r} {state} ({self._why})"[:700])
 
     async def _require_alive(self) -> None:
         life = self._life
@@ -209,7 +218,7 @@ def _reason(exc: BaseException) -> str:
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
     if isinstance(exc, TimeoutError):
-        return f"it did not open within {START_S:g} s"
+        return f"no answer within {START_S:g} s"
     return f"{type(exc).__name__}: {exc}"[:300]
 
 

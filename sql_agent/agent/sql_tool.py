@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import bisect
 import json
+import re
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from foundation.files import writable
 from sql_agent.agent.tool import BadArguments, EpisodeContext, Tool, parse_object
@@ -24,23 +25,55 @@ from sql_agent.records import QueryResult, SqlCall
 Record = dict[str, Any]
 UNLIMITED = 1 << 60
 QUERY = "query_database_by_sql"
-PARAMETERS: dict[str, Any] = {
-    "type": "object",
-    "properties": {"sql": {"type": "string", "description": "要执行的 SELECT 语句"}},
-    "required": ["sql"],
-    "additionalProperties": False,
+HAN = re.compile("[\u4e00-\u9fff]")
+Language = Literal["zh", "en"]
+SQL_ARGUMENT = {"zh": "要执行的 SELECT 语句", "en": "the SELECT statement to run"}
+NOTES = {
+    "zh": {
+        "at_least": "至少 ",
+        "more_rows": "结果过多，共{counted} 条，只返回前 {n} 条",
+        "first_rows": "结果过长，只显示前 {n} 条，共 {counted} 条",
+        "cut_row": "结果过长，只显示前 1 条，共 {counted} 条，“…”处有删节",
+        "no_row": "单条结果过长，请减少查询的列",
+    },
+    "en": {
+        "at_least": "at least ",
+        "more_rows": "too many rows: {counted} in all, only the first {n} are here",
+        "first_rows": "too long: only the first {n} are here, of {counted} in all",
+        "cut_row": "too long: only the first is here, of {counted} in all, and what ends in “…” is cut",
+        "no_row": "rows too long; select fewer columns",
+    },
 }
 
 
+def language_of(description: str) -> Language:
+    """Chinese where the tool's description has a Chinese character, English otherwise."""
+    return "zh" if HAN.search(description) else "en"
+
+
+def parameters_in(language: Language) -> dict[str, Any]:
+    """The JSON schema of the tool's arguments."""
+    return {
+        "type": "object",
+        "properties": {"sql": {"type": "string", "description": SQL_ARGUMENT[language]}},
+        "required": ["sql"],
+        "additionalProperties": False,
+    }
+
+
 def sql_tool(database: Database, *, description: str, max_chars: int) -> Tool:
-    """The tool over `database`; `max_chars` (>= 100) bounds the JSON that the model sees of one query."""
+    """The tool over `database`; `max_chars` (>= 100) bounds the JSON that the model sees of one query.
+
+    Its arguments and notes are said in the language of `description`.
+    """
+    language = language_of(description)
 
     async def invoke(context: EpisodeContext, raw: str) -> str:
         try:
             sql = parse_sql(raw)
         except BadArguments as exc:
             context.n_bad_tool_calls += 1
-            return render_result(QueryResult(error=str(exc)), max_chars=max_chars)
+            return render_result(QueryResult(error=str(exc)), max_chars=max_chars, language=language)
         started = time.time()
         try:
             result = await database.query(sql)
@@ -51,10 +84,11 @@ def sql_tool(database: Database, *, description: str, max_chars: int) -> Tool:
         turn = max(1, context.n_turns)
         context.sql_calls.append(SqlCall(sql=writable(sql[:MAX_SQL_CHARS]), result=result, turn=turn))
         context.call_keys.append((QUERY, " ".join(sql.split()).rstrip("; ")))
-        return render_result(result, max_chars=max_chars)
+        return render_result(result, max_chars=max_chars, language=language)
 
     description = description.replace("{dialect}", TITLES[database.dialect])
-    return Tool(name=QUERY, description=description, parameters=PARAMETERS, invoke=invoke, strict=True)
+    parameters = parameters_in(language)
+    return Tool(name=QUERY, description=description, parameters=parameters, invoke=invoke, strict=True)
 
 
 def parse_sql(raw: str) -> str:
@@ -68,7 +102,7 @@ def parse_sql(raw: str) -> str:
     return sql
 
 
-def render_result(result: QueryResult, *, max_chars: int) -> str:
+def render_result(result: QueryResult, *, max_chars: int, language: Language = "zh") -> str:
     """JSON for the model: {status, records, count, error?, note?}, at most `max_chars` (>= 100) characters.
 
     Too long: fewer records; one record too long: its longest cells end in "…"; `note` says so. `count` is the number of
@@ -76,26 +110,26 @@ def render_result(result: QueryResult, *, max_chars: int) -> str:
     """
     if result.error is not None:
         return _error(result.error, max_chars)
-    n_rows = len(result.rows)
-    counted = f"{'至少 ' if result.truncated else ''}{n_rows} 条"
+    notes, n_rows = NOTES[language], len(result.rows)
+    counted = f"{notes['at_least'] if result.truncated else ''}{n_rows}"
     records = _first_records(result, max_chars)
     if len(records) == n_rows:
-        note = f"结果过多，共{counted}，只返回前 {n_rows} 条" if result.truncated else ""
+        note = notes["more_rows"].format(counted=counted, n=n_rows) if result.truncated else ""
         whole = _success(records, n_rows, note)
         if len(whole) <= max_chars:
             return whole
 
     def first(n: int) -> str:
-        return _success(records[:n], n_rows, f"结果过长，只显示前 {n} 条，共 {counted}")
+        return _success(records[:n], n_rows, notes["first_rows"].format(counted=counted, n=n))
 
     def first_cut(cell_chars: int) -> str:
         record = {name: _shorten(value, cell_chars) for name, value in records[0].items()}
-        return _success([record], n_rows, f"结果过长，只显示前 1 条，共 {counted}，“…”处有删节")
+        return _success([record], n_rows, notes["cut_row"].format(counted=counted))
 
     return (
         _longest(first, len(records) - 1, max_chars)
         or _longest(first_cut, max_chars, max_chars)
-        or _success([], n_rows, "单条结果过长，请减少查询的列")
+        or _success([], n_rows, notes["no_row"])
     )
 
 

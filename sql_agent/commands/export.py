@@ -23,6 +23,7 @@ from foundation.chat_template import write_defaults
 from foundation.console import log_warnings
 from foundation.errors import UserError
 from foundation.files import read_object
+from foundation.weights import share
 from sql_agent.agent.toolset import SQL
 from sql_agent.config import DatabaseConfig, database_place
 from sql_agent.serving.checkpoint_model import NOT_THE_MODELS, TEXT_FILES, checkpoint_model, text_folder
@@ -111,6 +112,7 @@ def _write(actor: Path, folder: Path, dtype: str) -> float:
         model = model.merge_and_unload()
     model = model.to(getattr(torch, dtype))
     model.save_pretrained(folder)
+    share(folder)
     for file in text_folder(actor).iterdir():
         # config.json is written anew.
         if file.suffix in TEXT_FILES and file.name not in ("config.json", *NOT_THE_MODELS):

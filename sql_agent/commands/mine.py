@@ -29,7 +29,7 @@ from sql_agent.mining.phrasing import phrased
 from sql_agent.mining.questions import SIZES, Mined, mine_questions
 from sql_agent.mining.recipe import ABOUT_SPLITS, told_drops, write_recipe
 from sql_agent.mining.schema import Schema, config_of, read_schema
-from sql_agent.mining.state import PHRASED, RUNS, Settled, State, begin, begin_training, forget, name_of, save
+from sql_agent.mining.state import DUCKDB, PHRASED, RUNS, Settled, State, begin, begin_training, forget, name_of, save
 from sql_agent.run_report.line import report_line
 from sql_agent.serving.models import GPU_MODEL, gpu_count
 
@@ -58,11 +58,10 @@ def settle(database: str, *, model: str, phrase: bool = False, **options: Any) -
     """What is asked for; `asked` are the other fields of Settled. Raises UserError where there is no such file."""
     size, changed_ns = 0, 0
     if "://" not in database or config_of(database).dialect == "duckdb":
-        path = Path(database.removeprefix("duckdb:///")).expanduser().absolute()
+        path = Path(database.removeprefix(DUCKDB)).expanduser()
         if not path.is_file():
             what = "a folder" if path.is_dir() else "no such file"
             raise UserError(f"DATABASE {database}: {what}; name a SQLite file, or a URL as database.url takes it")
-        database = f"duckdb:///{path}" if "://" in database else str(path)
         size, changed_ns = path.stat().st_size, path.stat().st_mtime_ns
     model = model or (GPU_MODEL if gpu_count() else "")
     if phrase and not model:

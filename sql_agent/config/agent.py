@@ -89,7 +89,7 @@ class AgentConfig(Node):
     )
     tool_description: str = option(
         "在数据库中执行一条只读 SQL 查询（{dialect} 语法，仅限 SELECT），返回 JSON。可查询的表和列见系统提示。",
-        "what the model is told of query_database_by_sql",
+        "what the model is told of query_database_by_sql, which says the rest in its language, Chinese or English",
     )
     tools: list[str] = option(
         ["sql"],

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from foundation.errors import UserError
+from foundation.weights import damage_in
 from sql_agent.config import LocalConfig, TrainConfig, flatten
 from sql_agent.serving.checkpoint_model import TRL_STATE
+from sql_agent.serving.models import AGAIN
 from sql_agent.training.verl_keys import check_verl
 
 MAKER = "sql_agent.local"  # what a checkpoint of this back end says that it was made by
@@ -33,9 +35,12 @@ def _refused(config: TrainConfig) -> Iterator[str]:
     ):
         if value != wanted:
             yield f"{key} = {value!r} must be {wanted!r} here; --backend verl does it"
-    teacher = config.optim.teacher
-    if teacher and not teacher.startswith("http") and not (Path(teacher).expanduser() / "config.json").is_file():
-        yield f"optim.teacher = {teacher!r}: no model folder, and not the address of a server; name one of both"
+    teacher, folder = config.optim.teacher, Path(config.optim.teacher).expanduser()
+    if teacher and not teacher.startswith("http"):
+        if not (folder / "config.json").is_file():
+            yield f"optim.teacher = {teacher!r}: no model folder, and not the address of a server; name one of both"
+        elif why := damage_in(folder):
+            yield f"optim.teacher = {teacher!r}: {why}. {AGAIN}"
     if others := [key for key in flatten(config.verl) if not key.startswith(OF_VERL)]:
         yield f"verl.* ({', '.join(others[:3])}): has no meaning in one process; leave these keys out"
     yield from _missing_for_8_bits_and_less(config.local, gpu=config.trainer.device == "cuda")

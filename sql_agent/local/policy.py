@@ -28,6 +28,7 @@ from agl_plugin.update.token_scores import response_scores
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import write_json, write_text
+from foundation.weights import share
 from sql_agent.config import TrainConfig
 from sql_agent.local.arguments import MAKER
 from sql_agent.serving.checkpoint_model import TRL_STATE
@@ -141,6 +142,7 @@ class Policy:
         actor = part / "actor"
         actor.mkdir(parents=True)
         self.model.save_pretrained(actor)
+        share(actor)
         self.tokenizer.save_pretrained(actor)
         torch.save(self.optimizer.state_dict(), actor / OPTIMIZER)
         torch.save(self.schedule.state_dict(), actor / SCHEDULE)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from foundation.errors import UserError
 from foundation.files import write_json
@@ -19,6 +19,7 @@ from sql_agent.records import Record
 
 STATE, SCHEMA, PROMPT, SHORT_PROMPT = "state.json", "schema.json", "prompt.txt", "prompt_short.txt"
 RUNS, PHRASED = "runs", "phrased.jsonl"
+DUCKDB = "duckdb:///"
 AMOUNTS = {"steps": 0, "test_questions": 120, "samples": 1}
 
 
@@ -34,6 +35,14 @@ class Settled(Record):
     tables: tuple[str, ...] = ()
     model: str = ""
     phrase: bool = False
+
+    @field_validator("database", "model")
+    @classmethod
+    def _one_spelling(cls, text: str) -> str:
+        """A file or folder by its real path, however it was called; a URL or a hub name as it is."""
+        scheme = DUCKDB if text.startswith(DUCKDB) else ""
+        path = Path(text.removeprefix(scheme)).expanduser()
+        return f"{scheme}{path.resolve()}" if text and path.exists() else text
 
     @property
     def name(self) -> str:

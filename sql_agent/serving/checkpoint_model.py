@@ -8,17 +8,19 @@ code from them. Raises UserError where files are missing or do not fit together.
 
 from __future__ import annotations
 
-import json
 import pickle
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foundation.errors import UserError
+from foundation.files import read_object
+from foundation.weights import damage_of
 
 if TYPE_CHECKING:
     import torch
 
+FSDP_NOTE = "fsdp_config.json"
 BROKEN = "{path}: {why}; the checkpoint is damaged or was not written whole. Use another global_step_N folder"
 
 # What TRL's trainer and sql_agent.local write into a checkpoint, and verl does not.
@@ -75,18 +77,22 @@ def _trl_model(actor: Path) -> Any:
         raise UserError(BROKEN.format(path=actor, why=str(exc).splitlines()[0])) from exc
 
 
+def shards_of(actor: Path) -> list[Path]:
+    """The weights of each rank as verl calls their files, there or not; [] where verl wrote none."""
+    ranks = read_object(actor / FSDP_NOTE).get("world_size", 0)
+    return [actor / f"model_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]
+
+
 def whole_weights(actor: Path) -> dict[str, torch.Tensor]:
     """Each tensor of the actor by its name, joined from the shards of all ranks, in the checkpoint's precision."""
     import torch
     from torch.distributed.tensor import DTensor, Shard  # also tells torch.load that they are no foreign code
 
-    note = actor / "fsdp_config.json"
-    for path in (note, actor / "huggingface" / "config.json"):
-        if not path.is_file():
-            raise UserError(BROKEN.format(path=path, why="does not exist"))
-    ranks = json.loads(note.read_text(encoding="utf-8"))["world_size"]
+    for path in (actor / FSDP_NOTE, actor / "huggingface" / "config.json"):
+        if why := damage_of(path):
+            raise UserError(BROKEN.format(path=path, why=why))
     shards: list[dict[str, Any]] = []
-    for path in [actor / f"model_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]:
+    for path in shards_of(actor):
         try:
             shards.append(torch.load(path, map_location="cpu", weights_only=True))
         except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as exc:
@@ -97,7 +103,7 @@ def whole_weights(actor: Path) -> dict[str, torch.Tensor]:
         parts = [shard.pop(name) for shard in shards]
         first = parts[0]
         if not isinstance(first, DTensor):
-            whole[name] = first if ranks == 1 else torch.cat(parts)
+            whole[name] = first if len(parts) == 1 else torch.cat(parts)
             continue
         placement, local = first.placements[-1], [part._local_tensor for part in parts]
         whole[name] = torch.cat(local, dim=placement.dim) if isinstance(placement, Shard) else local[0]

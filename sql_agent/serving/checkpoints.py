@@ -9,7 +9,9 @@ from typing import Any
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.run_folder import BEST, CHECKPOINTS, NOTE, STEP, step_folder, step_number
+from foundation.weights import damage_of
 from sql_agent.config import TrainerConfig, resolve_path
+from sql_agent.serving.checkpoint_model import BROKEN, shards_of
 
 MODEL_FILES = (".safetensors", ".pt", ".json")  # what makes another model when it changes
 
@@ -24,7 +26,7 @@ def stamps(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def find_checkpoint(trainer: TrainerConfig, *, method: str) -> Path:
-    """The complete global_step_N folder that `trainer.resume` means. Raises UserError.
+    """The complete global_step_N folder that `trainer.resume` means, none of its files cut off. Raises UserError.
 
     Checkpoints are loaded with pickle, so only folders of this project's runs count; and a checkpoint that was cut off
     while being saved does not (NOTE names the last complete one). All are of runs with this `method`.
@@ -32,11 +34,20 @@ def find_checkpoint(trainer: TrainerConfig, *, method: str) -> Path:
     resume = trainer.resume
     option = f"--resume {resume}"
     if resume == "latest":
-        return own_checkpoint(trainer.runs, option=option, method=method)
-    checkpoint = own_checkpoint(checkpoint_path(resume, trainer.runs, option=option), option=option)
+        checkpoint = own_checkpoint(trainer.runs, option=option, method=method)
+    else:
+        checkpoint = own_checkpoint(checkpoint_path(resume, trainer.runs, option=option), option=option)
     if (other := method_of(checkpoint)) != method:
         raise UserError(f"{option}: {checkpoint} is of a run with method = {other}, and this one's is {method}")
+    _check_whole(checkpoint)
     return checkpoint
+
+
+def _check_whole(step: Path) -> None:
+    """Weights and optimizer of all ranks are there to their ends. Raises UserError."""
+    for path in sorted({*shards_of(step / "actor"), *step.rglob("*")}):
+        if path.suffix in MODEL_FILES and (why := damage_of(path)):
+            raise UserError(BROKEN.format(path=path, why=why))
 
 
 def checkpoint_path(text: str, *bases: Path, option: str) -> Path:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from foundation.errors import UserError
+from foundation.weights import share
 from sql_agent.config import HOME, ROOT
 from sql_agent.serving.checkpoint_model import TEXT_FILES
 from sql_agent.serving.checkpoints import stamps
@@ -63,6 +64,7 @@ def _merge(base: Path, adapter: Path, out: Path) -> None:
         model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, use_safetensors=True)
         adapted: Any = PeftModel.from_pretrained(model, str(adapter))
         adapted.merge_and_unload(safe_merge=True).save_pretrained(folder)
+        share(folder)
         for file in base.iterdir():
             if file.suffix in TEXT_FILES and "index" not in file.name and not (folder / file.name).exists():
                 shutil.copy2(file, folder / file.name)

@@ -11,9 +11,12 @@ from typing import Any
 
 from foundation.errors import UserError
 from foundation.model_code import LOADED, code_key
+from foundation.weights import damage_in
 from sql_agent.config import ROOT, ModelConfig, resolve_path
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
+TOKENIZERS = ("tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json")  # one of them holds the tokens
+AGAIN = "The model was not saved, copied or downloaded whole: do that again, or name another folder"
 GPU_MODEL = "Qwen/Qwen3-0.6B"
 
 
@@ -88,7 +91,8 @@ def _download(name: str) -> Path:
 
 
 def check_model_folder(path: Path, *, allow_remote_code: bool) -> None:
-    """A folder with config.json, weights, a tokenizer and a chat template; no code of its own unless allowed."""
+    """A folder with config.json, weights, a tokenizer and a chat template, none of them cut off; no code of its own
+    unless allowed."""
     _read_json(path / "config.json", path)
     for file in sorted(path.glob("*.json")) if not allow_remote_code else ():
         if file.name in LOADED and (key := code_key(_read_json(file, path))):
@@ -98,6 +102,8 @@ def check_model_folder(path: Path, *, allow_remote_code: bool) -> None:
             )
     if not allow_remote_code:
         _check_files(path)
+    if why := damage_in(path):
+        raise UserError(f"--model {path}: {why}. {AGAIN}")
     tokenizer = _read_json(path / "tokenizer_config.json", path)
     if "chat_template" not in tokenizer and not (path / "chat_template.jinja").is_file():
         raise UserError(f"--model {path}: the tokenizer has no chat template; use an instruct model")
@@ -111,11 +117,13 @@ def language_model(folder: Path) -> Mapping[str, Any]:
 
 
 def _check_files(path: Path) -> None:
-    """Weights that are no pickles, also where a loader would fall back on one, and no code."""
+    """Tokens, and weights that are no pickles, also where a loader would fall back on one; no code."""
     if not any(path.glob("*.safetensors")):
         raise UserError(
             f"--model {path}: no *.safetensors there (pickled weights can run code). Convert the model first"
         )
+    if not any(file for name in TOKENIZERS for file in path.glob(name)):
+        raise UserError(f"--model {path}: {TOKENIZERS[0]} is missing. {AGAIN}")
     pickle = next((file for pattern in PICKLES for file in path.glob(pattern)), None)
     if pickle and not any(path.glob("model*.safetensors")):
         raise UserError(

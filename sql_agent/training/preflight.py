@@ -19,6 +19,7 @@ from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import size_text
 from foundation.net import bind, free_port
+from foundation.weights import damage_in
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import (
     ROOT,
@@ -32,7 +33,7 @@ from sql_agent.config import (
 )
 from sql_agent.config.losses import is_own
 from sql_agent.serving.checkpoints import find_checkpoint, run_config
-from sql_agent.serving.models import gpu_count, language_model
+from sql_agent.serving.models import AGAIN, gpu_count, language_model
 from sql_agent.training.verl_config import loss_name
 
 COMPARED_ON_RESUME = ("agent", "agents", "database", "data", "reward", "model", "rollout", "optim", "verl")
@@ -227,7 +228,10 @@ def check_adapter(model: ModelConfig) -> None:
     text = model.lora_adapter_path
     if not text:
         return
-    if not (Path(text).expanduser() / "adapter_config.json").is_file():
+    folder = Path(text).expanduser()
+    if not (folder / "adapter_config.json").is_file():
         raise UserError(f"--lora-adapter-path {text}: no adapter_config.json there; give the folder of a PEFT adapter")
+    if why := damage_in(folder):
+        raise UserError(f"--lora-adapter-path {text}: {why}. {AGAIN}")
     if not model.lora_rank:
         raise UserError("model.lora_adapter_path needs model.lora_rank > 0: add --lora")

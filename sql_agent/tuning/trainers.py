@@ -31,6 +31,7 @@ from trl.trainer.utils import pad
 from agl_plugin.update.resuming import own_settings
 from foundation.files import write_text
 from foundation.run_folder import NOTE, step_folder, steps_of
+from foundation.weights import share
 from sql_agent.config import DpoConfig, TuneConfig
 from sql_agent.tuning.encoding import Encoded
 from sql_agent.tuning.models import pad_id_of
@@ -76,6 +77,7 @@ class Resumable:
         actor.parent.mkdir()
         os.replace(root / f"{PREFIX_CHECKPOINT_DIR}-{step}", actor)
         (actor / "training_args.bin").unlink(missing_ok=True)  # a pickle that nothing reads
+        share(actor)
         write_text(root / NOTE, str(step))
         for old in steps_of(root)[: -self.keep_checkpoints]:
             shutil.rmtree(old)

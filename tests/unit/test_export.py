@@ -62,6 +62,8 @@ def test_the_folder_gives_the_checkpoints_logits_in_its_precision(run: Path, tmp
     found = CliRunner().invoke(app_of("export"), [str(run), str(tmp_path / "out")])
     served = f"agentgrpo serve --model {tmp_path / 'out'} --set rollout.tool_parser=hermes"
     assert found.exit_code == 0 and served in found.stdout, found.output
+    modes = {path.stat().st_mode for path in (tmp_path / "out").iterdir()}
+    assert len(modes) == 1  # who may read the tokenizer may read the weights
     assert torch.equal(logits(tmp_path / "out"), probe(model))  # no bit is lost: the run was on a CPU, in float32
     assert json.loads((tmp_path / "out" / "config.json").read_text())["dtype"] == "float32"
     assert "lm_head.weight" not in load_file(tmp_path / "out" / "model.safetensors")  # shared with the embeddings

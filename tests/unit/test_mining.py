@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -711,6 +712,27 @@ def test_other_settings_another_database_and_a_foreign_folder_are_refused(tmp_pa
         begin(tmp_path / "b", settled)
     with command.alone(tmp_path / "a"), pytest.raises(UserError, match="another"), command.alone(tmp_path / "a"):
         pass
+
+
+def test_another_spelling_of_the_same_file_and_model_goes_on(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As also a folder does that was begun before paths were resolved."""
+    (tmp_path / "models" / "small").mkdir(parents=True)
+    (tmp_path / "link.db").symlink_to(path)
+    monkeypatch.chdir(tmp_path / "models")
+    asked: dict[str, Any] = {"language": "en", "seed": 1, "questions": 24, "tables": []}
+    settled = command.settle("../link.db", model="small", **asked)
+    begin(tmp_path / "out", settled)
+    (tmp_path / "out" / "phrased.jsonl").touch()
+    for database in (str(path), f"{tmp_path}/models/../link.db"):
+        assert begin(tmp_path / "out", command.settle(database, model=f"{tmp_path}/models/small", **asked))
+    state = json.loads((tmp_path / "out" / "state.json").read_text())
+    state["settled"]["database"] = f"{tmp_path}/models/../link.db"
+    (tmp_path / "out" / "state.json").write_text(json.dumps(state))
+    assert begin(tmp_path / "out", settled).settled == settled
+    hub = command.settle(str(path), model="Qwen/Qwen3-0.6B", **asked)
+    assert hub.model == "Qwen/Qwen3-0.6B" and command.settle(str(path), model="", **asked).model == ""
 
 
 def test_a_command_that_failed_before_it_made_anything_may_be_given_otherwise(tmp_path: Path, settled: Settled) -> None:

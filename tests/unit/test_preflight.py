@@ -11,6 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from foundation.errors import UserError
 from foundation.files import size_text
@@ -39,7 +41,8 @@ def model(folder: Path, *, config: Any = None, tokenizer: Any = TEMPLATE, weight
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"} if config is None else config))
     (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
-    (folder / weights).write_bytes(b"\0" * 1000)
+    (folder / "tokenizer.json").write_text("{}")
+    save_file({"w": torch.zeros(100)}, folder / weights)
     return folder
 
 
@@ -128,6 +131,50 @@ def test_a_pickle_is_refused_where_a_loader_would_fall_back_on_it(tmp_path: Path
         check(tmp_path / "other")
     (model(tmp_path / "both") / "pytorch_model.bin").write_bytes(b"x")
     check(tmp_path / "both")
+
+
+def cut_off(file: Path, *, kept: float = 0.5) -> None:
+    file.write_bytes(file.read_bytes()[: int(kept * file.stat().st_size)])
+
+
+@pytest.mark.parametrize("kept", [0, 0.01, 0.5, 0.99])
+def test_weights_that_are_cut_off_are_named_before_anything_loads_them(tmp_path: Path, kept: float) -> None:
+    cut_off(model(tmp_path) / "model.safetensors", kept=kept)
+    with pytest.raises(UserError, match=f"--model {tmp_path}: model.safetensors cannot be read to its end .*again, or"):
+        check(tmp_path)
+    with pytest.raises(UserError, match="model.safetensors cannot be read to its end"):
+        check(tmp_path, trusted=True)
+
+
+def test_a_shard_that_an_index_names_is_there(tmp_path: Path) -> None:
+    folder = model(tmp_path, weights="model-00001-of-00002.safetensors")
+    shards = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    with pytest.raises(UserError, match="index.json names model-00002-of-00002.safetensors, which does not exist"):
+        check(folder)
+    save_file({"b": torch.zeros(1)}, folder / shards["b"])
+    check(folder)
+
+
+def test_a_tokenizer_is_there_and_whole(tmp_path: Path) -> None:
+    cut_off(model(tmp_path) / "tokenizer.json")
+    with pytest.raises(UserError, match="tokenizer.json cannot be read to its end"):
+        check(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(UserError, match="tokenizer.json is missing. The model was not saved, copied or downloaded"):
+        check(tmp_path)
+    (tmp_path / "tokenizer.model").write_bytes(b"sentences")
+    check(tmp_path)
+
+
+def test_an_adapter_that_is_cut_off_is_named(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    save_file({"lora_A": torch.zeros(100)}, tmp_path / "adapter_model.safetensors")
+    settings = ModelConfig(lora_rank=8, lora_adapter_path=str(tmp_path))
+    preflight.check_adapter(settings)
+    cut_off(tmp_path / "adapter_model.safetensors")
+    with pytest.raises(UserError, match="--lora-adapter-path .*: adapter_model.safetensors cannot be read to its end"):
+        preflight.check_adapter(settings)
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b""])
@@ -296,6 +343,27 @@ def test_a_checkpoint_that_was_cut_off_is_not_resumed(tmp_path: Path) -> None:
     checkpoint(run, 40, complete=False)
     assert found("latest", tmp_path / "runs") == good
     assert found("a", tmp_path / "runs") == good
+
+
+@pytest.mark.parametrize("name", ["model_world_size_1_rank_0.pt", "optim_world_size_1_rank_0.pt", "model.safetensors"])
+def test_a_checkpoint_with_a_file_that_is_cut_off_is_named(tmp_path: Path, name: str) -> None:
+    file = checkpoint(tmp_path / "runs" / "a", 20) / "actor" / name
+    tensors = {"w": torch.zeros(1000)}
+    save_file(tensors, file) if file.suffix == ".safetensors" else torch.save(tensors, file)
+    for resume in ("a", "latest"):
+        assert found(resume, tmp_path / "runs") == file.parents[1]
+    cut_off(file)
+    for resume in ("a", "latest"):
+        with pytest.raises(UserError, match=f"{file}: .*; the checkpoint is damaged .* Use another global_step_N"):
+            found(resume, tmp_path / "runs")
+
+
+def test_a_checkpoint_needs_the_weights_of_each_rank(tmp_path: Path) -> None:
+    actor = checkpoint(tmp_path / "runs" / "a", 20) / "actor"
+    (actor / "fsdp_config.json").write_text('{"world_size": 2}')
+    torch.save({}, actor / "model_world_size_2_rank_0.pt")
+    with pytest.raises(UserError, match="model_world_size_2_rank_1.pt: does not exist; the checkpoint is damaged"):
+        found("a", tmp_path / "runs")
 
 
 @pytest.mark.parametrize("name", ["global_step_", "global_step_x", "global_step_5.tmp"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -120,6 +121,40 @@ def test_column_names_that_alone_are_too_long_leave_a_note() -> None:
     assert (shown["records"], shown["count"]) == ([], 1) and "减少" in shown["note"]
 
 
+HAN = re.compile("[\u4e00-\u9fff]")
+
+
+@pytest.mark.parametrize("max_chars", [100, 119, 200, 1000])
+@pytest.mark.parametrize(
+    "description", [AgentConfig().tool_description, "Run one SELECT; returns JSON."], ids=["Chinese", "English"]
+)
+def test_notes_and_arguments_are_in_the_language_of_the_description(
+    database: Database, description: str, max_chars: int
+) -> None:
+    tool = sql_tool(database, description=description, max_chars=max_chars)
+    is_chinese = bool(HAN.search(description))
+    assert bool(HAN.search(json.dumps(tool.parameters, ensure_ascii=False))) == is_chinese
+    noted = "1 AS a", f"'{'x' * 300}' AS a", f"1{', 1' * 200}"  # many rows, long cells, many columns
+    for columns in noted:
+        sql = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 99) SELECT {columns} FROM n"
+        text = asyncio.run(tool.invoke(EpisodeContext(), json.dumps({"sql": sql})))
+        shown = json.loads(text)
+        assert (shown["status"], len(text) <= max_chars) == ("success", True), text
+        assert bool(HAN.search(shown["note"])) == is_chinese
+
+
+def test_english_notes_say_what_is_left_out() -> None:
+    def note(rows: list[list[Any]], *, max_chars: int, truncated: bool = False) -> str:
+        result = QueryResult(columns=["a"], rows=rows, truncated=truncated)
+        return json.loads(render_result(result, max_chars=max_chars, language="en"))["note"]
+
+    assert note([[1]] * 3, max_chars=1000, truncated=True).startswith(
+        "too many rows: at least 3 in all, only the first 3"
+    )
+    assert note([["x" * 100]] * 3, max_chars=300) == "too long: only the first 1 are here, of 3 in all"
+    assert note([["x" * 900]] * 3, max_chars=300).endswith("of 3 in all, and what ends in “…” is cut")
+
+
 CELLS = st.one_of(st.none(), st.integers(), st.floats(), st.booleans(), st.text(max_size=300), st.binary(max_size=50))
 
 
@@ -128,14 +163,15 @@ CELLS = st.one_of(st.none(), st.integers(), st.floats(), st.booleans(), st.text(
     data=st.data(),
     max_chars=st.integers(100, 1500),
     truncated=st.booleans(),
+    language=st.sampled_from(["zh", "en"]),
 )
 def test_any_result_is_valid_json_within_the_limit(
-    columns: list[str], data: st.DataObject, max_chars: int, truncated: bool
+    columns: list[str], data: st.DataObject, max_chars: int, truncated: bool, language: Any
 ) -> None:
     n = len(columns)
     rows = data.draw(st.lists(st.lists(CELLS, min_size=n, max_size=n), max_size=8))
     result = QueryResult.model_construct(columns=columns, rows=rows, truncated=truncated, elapsed_s=0.0, error=None)
-    text = render_result(result, max_chars=max_chars)
+    text = render_result(result, max_chars=max_chars, language=language)
     shown = json.loads(text, parse_constant=pytest.fail)
     assert len(text) <= max_chars
     assert shown["status"] == "success" and shown["count"] == len(rows)

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from foundation.errors import UserError
 from sql_agent.commands.ask import resolve_config as asking
@@ -35,7 +37,8 @@ def make_folder(folder: Path) -> Path:
     model.mkdir()
     (model / "config.json").write_text("{}")
     (model / "tokenizer_config.json").write_text('{"chat_template": "x"}')
-    (model / "model.safetensors").write_bytes(b"")
+    (model / "tokenizer.json").write_text("{}")
+    save_file({"w": torch.zeros(1)}, model / "model.safetensors")
     return model
 
 
@@ -78,7 +81,7 @@ def test_a_model_folder_and_nothing(tmp_path: Path) -> None:
     found = look_at(str(folder), CONFIG, option="--before")
     assert (found.kind, found.text, label(found)) == ("folder", str(folder), "my-model")
     files = found.facts()["files"]
-    (folder / "model.safetensors").write_bytes(b"changed")
+    save_file({"w": torch.zeros(2)}, folder / "model.safetensors")
     assert files and look_at(str(folder), CONFIG, option="--before").facts()["files"] != files
 
 

@@ -26,7 +26,7 @@ from foundation.marks import FAMILIES, Marks
 from foundation.net import free_port
 from sql_agent.agent import mcp_session
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.agent.sql_tool import PARAMETERS, QUERY, sql_tool
+from sql_agent.agent.sql_tool import QUERY, sql_tool
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.toolset import Toolset
 from sql_agent.config import build_config, database_path, load_recipe
@@ -344,7 +344,7 @@ async def test_the_sql_tool_is_served_as_it_is() -> None:
     ):
         await session.initialize()
         (listed,) = (await session.list_tools()).tools
-        assert (listed.name, listed.description, listed.input_schema) == (QUERY, tool.description, PARAMETERS)
+        assert (listed.name, listed.description, listed.input_schema) == (QUERY, tool.description, tool.parameters)
         answers = [await session.call_tool(QUERY, a) for a in ({"sql": sql}, {"sql": "DROP x"}, {})]
     assert [answer.content[0].model_dump()["text"] for answer in answers] == expected
     assert json.loads(expected[0])["count"] == 2
