@@ -147,26 +147,17 @@ def _verdicts(which: Choice, question: str, answer: str) -> tuple[set[bool | Non
         turns = (DENIALS.search(clause) is not None) is not is_denied and not is_bare
         is_claim = says if theirs and not is_bare else sign not in (":", "\n")
         against = AGAINST.search(clause)
-        if against:  # what stands behind it is not told of
-            says_chosen, says_other = (
-                _plain(name) in clause[: against.start()] for name in (which.chosen, which.other)
-            )
-        else:
-            says_chosen, says_other = which.chosen in said, which.other in said
+        told_of = clause[: against.start()] if against else clause  # not of what stands behind it
+        says_chosen, says_other = (name in spell(told_of) for name in (which.chosen, which.other))
         if says_other and not turns and (says or is_bare):
             (claims if is_claim else mentions).add(False)
         elif says_chosen and not says_other:
             is_short = (
                 is_claim or len(theirs) <= MAX_TALK
             )  # a longer clause, as a quote is, may have a doubt of its own
-            is_doubted = is_short and {*DOUBTS.findall(clause)} - asked
+            is_doubted = is_short and {*DOUBTS.findall(told_of)} - asked
             (claims if is_claim or is_doubted else mentions).add(None if is_doubted else not turns)
     return claims, mentions
-
-
-def _plain(name: str) -> str:
-    """A spelled name as it stands in a text."""
-    return name.strip() if name.isascii() else name.replace(" ", "")
 
 
 def _is_talk(which: Choice, clause: str) -> bool:
