@@ -90,6 +90,9 @@ DISEASES = "SELECT disease_name FROM disease"
         # The last k queries count, so neither a right one long before the end nor a series of guesses pays.
         ([NAMES], [NAMES, DISEASES], 0.0),
         ([NAMES], [DISEASES, NAMES, "SELECT nonsense"], 1.0),
+        # One that ran before counts where it ran last.
+        ([NAMES], [NAMES, DISEASES, NAMES], 1.0),
+        ([NAMES], [DISEASES, NAMES, DISEASES], 0.0),
         ([NAMES, DISEASES], [DISEASES, NAMES], 1.0),
         ([NAMES, DISEASES], [DISEASES, "SELECT id FROM disease"], 0.5),
         (["SELECT COUNT(*) FROM drugs_info"], ["SELECT 300"], 0.0),
