@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
+
+from sql_agent.scoring.data_read import parsed
 
 DIGITS = 9
 MAX_RESULT_ROWS = 10_000  # of a result that is compared as a whole
@@ -158,24 +158,8 @@ def _column_pairs(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> 
 
 def is_ordered(sql: str, dialect: str = "sqlite") -> bool:
     """True when the query's outermost rows come in an order that it asks for. Unreadable SQL counts as unordered."""
-    query = _parsed(sql, dialect)
+    query = parsed(sql, dialect)
     return isinstance(query, exp.Query) and query.args.get("order") is not None
-
-
-def reads_data(sql: str, dialect: str = "sqlite") -> bool:
-    """False for a query that gives constants only, `SELECT 4` for example. Unreadable SQL counts as reading."""
-    query = _parsed(sql, dialect)
-    if not isinstance(query, exp.Query):
-        return query is None
-    computed = any(part.find(exp.Column, exp.Star, exp.AggFunc) for part in query.selects)
-    return computed and query.find(exp.Table) is not None
-
-
-def _parsed(sql: str, dialect: str) -> exp.Expr | None:
-    try:
-        return sqlglot.parse_one(sql, read=dialect)
-    except (SqlglotError, RecursionError):
-        return None
 
 
 def _row(row: Sequence[Any]) -> tuple[Any, ...]:

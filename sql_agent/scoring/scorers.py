@@ -22,10 +22,11 @@ from sql_agent.offline_judge import judge as reference_judge
 from sql_agent.offline_judge.sections import Cell
 from sql_agent.offline_judge.typed import kind_of_cells, kind_of_texts, truth_of
 from sql_agent.records import AnswerType, Episode, QueryResult, Question, Score, SqlCall
+from sql_agent.scoring.data_read import reads_data
 from sql_agent.scoring.math_check import MathFault, mathematician
 from sql_agent.scoring.public_match import RULES
 from sql_agent.scoring.registry import ScoringContext, scorer
-from sql_agent.scoring.result_match import MAX_RESULT_ROWS, is_ordered, nearness, reads_data, same_results
+from sql_agent.scoring.result_match import MAX_RESULT_ROWS, is_ordered, nearness, same_results
 
 NO_REFERENCE = "no_reference"
 NO_LLM_JUDGE = "no_llm_judge"
@@ -194,7 +195,9 @@ async def _by_results(
     wanted = [await database.query(sql) for sql in question.sql]
     if problem := next(filter(None, map(_no_yardstick, wanted)), ""):
         return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")
-    calls = [call for call in episode.sql_calls if call.result.ok and reads_data(call.sql, dialect)]
+    schema = await asyncio.to_thread(database.schema)
+    names = {column.lower() for columns in schema.values() for column in columns}
+    calls = [call for call in episode.sql_calls if call.result.ok and reads_data(call.sql, dialect, names)]
     last_places = {call.sql: place for place, call in enumerate(calls)}.values()
     last_calls = [calls[place] for place in sorted(last_places)[-len(wanted) :]]
     whole = [g for g in [await _whole_result(call, database) for call in last_calls] if not g.truncated]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sql_agent.scoring.result_match import agreement, is_ordered, reads_data, same_results
+from sql_agent.scoring.result_match import agreement, is_ordered, same_results
 
 RING = [[int(c in (n, (n + 1) % 30)) for c in range(30)] for n in range(30)]
 ROWS = st.integers(1, 4).flatmap(
@@ -123,25 +123,6 @@ def test_it_is_what_trying_all_orders_finds(
 )
 def test_where_an_order_is_asked(sql: str, ordered: bool) -> None:
     assert is_ordered(sql) is ordered
-
-
-@pytest.mark.parametrize(
-    ("sql", "reads"),
-    [
-        ("SELECT COUNT(*) FROM t", True),
-        ("SELECT a FROM t", True),
-        ("SELECT * FROM t", True),
-        ("SELECT 4", False),
-        ("SELECT 4 FROM t LIMIT 1", False),
-        ("VALUES (4)", False),
-        ("SELECT COUNT(*)", False),
-        ("SELECT *", False),
-        ("SELECT MAX(4)", False),
-        ("SELECT '高血压' AS indication", False),
-    ],
-)
-def test_constants_are_no_data(sql: str, reads: bool) -> None:
-    assert reads_data(sql) is reads
 
 
 def test_the_parts_of_agreement() -> None:
