@@ -44,18 +44,18 @@ def parsed(sql: str, dialect: str) -> exp.Expr | None:
         return None
 
 
-def reads_data(sql: str, dialect: str = "sqlite", columns: Container[str] | None = None) -> bool:
+def reads_data(sql: str, dialect: str = "sqlite", names: Container[str] | None = None) -> bool:
     """Whether the result comes from the data.
 
-    `columns` holds the names of all columns in small letters, where they are known: SQLite takes other names in double
-    quotes for texts.
+    `names` holds those of all tables and columns in small letters, where they are known: SQLite takes other names in
+    double quotes for texts.
     """
     query = parsed(sql, dialect)
     if not isinstance(query, exp.Query):
         return query is None
     try:
         scope = build_scope(query)
-        return scope is None or _Origin(columns if dialect == "sqlite" else None).of_result(scope)
+        return scope is None or _Origin(names if dialect == "sqlite" else None).of_result(scope)
     except (SqlglotError, RecursionError):
         return True
 
@@ -63,8 +63,8 @@ def reads_data(sql: str, dialect: str = "sqlite", columns: Container[str] | None
 class _Origin:
     """What of one query comes from the data. Each answer is kept, so that no nesting makes it long."""
 
-    def __init__(self, columns: Container[str] | None) -> None:
-        self._columns = columns
+    def __init__(self, names: Container[str] | None) -> None:
+        self._names = names
         self._known: dict[Hashable, bool] = {}
 
     def of_result(self, scope: Scope, at: int | None = None) -> bool:
@@ -104,8 +104,9 @@ class _Origin:
         )
 
     def _is_table(self, table: exp.Table, scope: Scope) -> bool:
-        """Whether it is none that a function makes of constants."""
-        return isinstance(table.this, exp.Identifier) or self._varies(table.this, scope)
+        """Whether it is none that a function makes of constants; FTS5 searches its table by `name('words')`."""
+        is_named = isinstance(table.this, exp.Identifier) or self._is_known(table.this.name.lower())
+        return is_named or self._varies(table.this, scope)
 
     def _varies(self, node: exp.Expr, scope: Scope) -> bool:
         """Whether an expression gives another value for other data."""
@@ -170,7 +171,7 @@ class _Origin:
         return False
 
     def _is_known(self, name: str) -> bool:
-        return self._columns is None or name in self._columns or name in ROW_IDS
+        return self._names is None or name in self._names or name in ROW_IDS
 
     def _of_source(self, source: Scope | exp.Table, scope: Scope, name: str) -> bool:
         """Whether a column of what stands behind FROM comes from the data."""

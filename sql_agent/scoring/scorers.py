@@ -196,7 +196,7 @@ async def _by_results(
     if problem := next(filter(None, map(_no_yardstick, wanted)), ""):
         return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")
     schema = await asyncio.to_thread(database.schema)
-    names = {column.lower() for columns in schema.values() for column in columns}
+    names = {name.lower() for table, columns in schema.items() for name in (table, *columns)}
     calls = [call for call in episode.sql_calls if call.result.ok and reads_data(call.sql, dialect, names)]
     last_places = {call.sql: place for place, call in enumerate(calls)}.values()
     last_calls = [calls[place] for place in sorted(last_places)[-len(wanted) :]]

@@ -6,7 +6,7 @@ import pytest
 
 from sql_agent.scoring.data_read import reads_data
 
-COLUMNS = {"id", "name"}
+NAMES = {"id", "name", "seeds", "seed_index"}
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,7 @@ COLUMNS = {"id", "name"}
         "SELECT total(id) FROM seeds",
         "SELECT group_concat(id) FROM seeds",
         "SELECT j.value FROM seeds, json_each(seeds.id) AS j",
+        "SELECT highlight(seed_index, 0, '<', '>') FROM seed_index('gentian') ORDER BY rank",
         "SELECT strftime('%Y', id) FROM seeds",
         "SELECT id % 2 = 0 FROM seeds",
         "SELECT NOT EXISTS (SELECT 1 FROM seeds)",
@@ -69,7 +70,7 @@ COLUMNS = {"id", "name"}
     ],
 )
 def test_what_is_read_or_counted_is_data(sql: str) -> None:
-    assert reads_data(sql, "sqlite", COLUMNS)
+    assert reads_data(sql, "sqlite", NAMES)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_what_is_read_or_counted_is_data(sql: str) -> None:
     ],
 )
 def test_what_the_query_says_itself_is_no_data(sql: str) -> None:
-    assert not reads_data(sql, "sqlite", COLUMNS)
+    assert not reads_data(sql, "sqlite", NAMES)
 
 
 @pytest.mark.parametrize("dialect", ["postgres", "duckdb", "mysql"])
