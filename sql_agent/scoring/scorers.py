@@ -22,10 +22,11 @@ from sql_agent.offline_judge import judge as reference_judge
 from sql_agent.offline_judge.sections import Cell
 from sql_agent.offline_judge.typed import kind_of_cells, kind_of_texts, truth_of
 from sql_agent.records import AnswerType, Episode, QueryResult, Question, Score, SqlCall
+from sql_agent.scoring.data_read import reads_data
 from sql_agent.scoring.math_check import MathFault, mathematician
 from sql_agent.scoring.public_match import RULES
 from sql_agent.scoring.registry import ScoringContext, scorer
-from sql_agent.scoring.result_match import MAX_RESULT_ROWS, is_ordered, nearness, reads_data, same_results
+from sql_agent.scoring.result_match import MAX_RESULT_ROWS, is_ordered, nearness, same_results
 
 NO_REFERENCE = "no_reference"
 NO_LLM_JUDGE = "no_llm_judge"
@@ -182,7 +183,8 @@ async def _by_results(
 ) -> Score:
     """The mean over the k reference queries of the best that one of the agent's last k queries earns by `compare`.
 
-    Only queries that ran and that read a table count, each once. Only the last k: a row of guesses must not pay.
+    Only queries that ran and that read a table count, each where it ran last. Only the last k: a row of guesses must
+    not pay.
     """
     if not question.sql:
         return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has no reference query")
@@ -193,13 +195,19 @@ async def _by_results(
     wanted = [await database.query(sql) for sql in question.sql]
     if problem := next(filter(None, map(_no_yardstick, wanted)), ""):
         return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")
-    calls = {call.sql: call for call in episode.sql_calls if call.result.ok and reads_data(call.sql, dialect)}
-    results = [await _whole_result(call, database) for call in list(calls.values())[-len(wanted) :]]
-    whole = [g for g in results if not g.truncated]
-    earned = [
-        max((float(compare(w.rows, g.rows, ordered=is_ordered(sql, dialect))) for g in whole), default=0.0)
-        for sql, w in zip(question.sql, wanted, strict=True)
-    ]
+    schema = await asyncio.to_thread(database.schema)
+    names = {name.lower() for table, columns in schema.items() for name in (table, *columns)}
+    calls = [call for call in episode.sql_calls if call.result.ok and reads_data(call.sql, dialect, names)]
+    last_places = {call.sql: place for place, call in enumerate(calls)}.values()
+    last_calls = [calls[place] for place in sorted(last_places)[-len(wanted) :]]
+    whole = [g for g in [await _whole_result(call, database) for call in last_calls] if not g.truncated]
+
+    def best_of(sql: str, w: QueryResult) -> float:
+        ordered = is_ordered(sql, dialect)
+        return max((float(compare(w.rows, g.rows, ordered=ordered)) for g in whole), default=0.0)
+
+    # Wide results take seconds, in which other rollouts go on.
+    earned = [await asyncio.to_thread(best_of, sql, w) for sql, w in zip(question.sql, wanted, strict=True)]
     explanation = f"{sum(value == 1 for value in earned)} of {len(earned)} reference results were found"
     near = [value for value in earned if 0 < value < 1]
     return Score(value=sum(earned) / len(earned), explanation=explanation + (f", {len(near)} nearly" if near else ""))

@@ -90,9 +90,18 @@ DISEASES = "SELECT disease_name FROM disease"
         # The last k queries count, so neither a right one long before the end nor a series of guesses pays.
         ([NAMES], [NAMES, DISEASES], 0.0),
         ([NAMES], [DISEASES, NAMES, "SELECT nonsense"], 1.0),
+        # One that ran before counts where it ran last.
+        ([NAMES], [NAMES, DISEASES, NAMES], 1.0),
+        ([NAMES], [DISEASES, NAMES, DISEASES], 0.0),
         ([NAMES, DISEASES], [DISEASES, NAMES], 1.0),
         ([NAMES, DISEASES], [DISEASES, "SELECT id FROM disease"], 0.5),
+        # What the query says itself is no result.
         (["SELECT COUNT(*) FROM drugs_info"], ["SELECT 300"], 0.0),
+        (["SELECT COUNT(*) FROM drugs_info"], ["WITH t AS (SELECT 300 AS a) SELECT a FROM t"], 0.0),
+        (["SELECT COUNT(*) FROM drugs_info"], ["SELECT MAX(300) FROM disease"], 0.0),
+        (["SELECT COUNT(*) FROM drugs_info"], ["SELECT 300 + 0 * COUNT(*) FROM disease"], 0.0),
+        (["SELECT 'a text' FROM drugs_info LIMIT 1"], ['SELECT "a text" FROM drugs_info LIMIT 1'], 0.0),
+        (["SELECT id FROM drugs_info"], ['SELECT "ID" FROM drugs_info'], 1.0),
         (["SELECT COUNT(*) FROM drugs_info"], ["SELECT COUNT(id) FROM drugs_info"], 1.0),
         ([NAMES], [], 0.0),
     ],
