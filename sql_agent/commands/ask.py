@@ -135,11 +135,10 @@ async def ask_one(
     """One question; and whether a fault came up that would stop the next question too."""
     try:
         episode = await runner.run(question, llm)
-    except LLMFault as fault:
-        text = explain_fault(fault, llm, timeout_s=runner.config.agent.llm_timeout_s)
-        return Outcome(question, fault_kind=fault.kind, fault=text), is_final(fault)
     except Fault as fault:
-        return Outcome(question, fault_kind=fault.kind, fault=str(fault)), True
+        is_models = isinstance(fault, LLMFault)
+        text = explain_fault(fault, llm, timeout_s=runner.config.agent.llm_timeout_s) if is_models else str(fault)
+        return Outcome(question, fault_kind=fault.kind, fault=text), is_final(fault)
     return Outcome(question, episode, await score(episode, scoring)), False
 
 
@@ -150,7 +149,7 @@ def try_out(
     checked. Raises UserError, LLMFault."""
     out = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
     scoring = scoring_of(config)
-    check_scorers(questions, scoring)
+    check_scorers(questions, scoring, may_be_unscored=True)
     outcomes: list[Outcome] = []
 
     async def ask_all(llm: LLMEndpoint) -> None:
