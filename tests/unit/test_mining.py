@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import re
+import shlex
 import sqlite3
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from sql_agent.data.dataset import load_questions
 from sql_agent.environment.database import Database
 from sql_agent.mining.asks import KINDS, Maker
 from sql_agent.mining.questions import Mined, mine_questions, shown_wordings, side_of, trivial, unfit
-from sql_agent.mining.recipe import write_recipe
+from sql_agent.mining.recipe import readme, write_recipe
 from sql_agent.mining.schema import Schema, Table, literal, quoted, read_schema, words
 from sql_agent.mining.state import Settled, begin, begin_training, read_state, save
 from sql_agent.mining.tiny import TableTeacher, task_of
@@ -760,6 +761,17 @@ def test_the_line_that_goes_on_says_what_was_settled(tmp_path: Path, path: Path,
     assert (found.database, found.language, given["out"]) == (settled.database, "zh", tmp_path)
     with pytest.raises(UserError, match="--steps: is read when it trains"):
         command.mine(str(path), out=tmp_path / "c", questions=60, steps=3, train_=False)
+
+
+def test_the_commands_of_its_readme_can_be_typed_as_they_stand(
+    schema: Schema, mined: Mined, settled: Settled, tmp_path: Path
+) -> None:
+    database, folder = str(tmp_path / "our shop.db"), tmp_path / "it's mined"
+    text = readme(folder, schema, mined, settled.model_copy(update={"database": database}))
+    made, trained, evaluated = (shlex.split(line) for line in text.splitlines() if line.startswith("agentgrpo "))
+    assert made == ["agentgrpo", "mine", database, "--out", str(folder)]
+    assert trained[2:4] == ["--recipe", str(folder)]
+    assert evaluated[2:] == ["--recipe", str(folder), "--split", str(folder / "test.jsonl")]
 
 
 ODD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
