@@ -728,6 +728,16 @@ def test_a_command_that_made_nothing_leaves_no_folder(path: Path, tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
+def test_too_few_rows_are_told_as_the_reason(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "small.db")) as connection:
+        connection.executescript(
+            "CREATE TABLE depot (name TEXT PRIMARY KEY, town TEXT, docks INT);"
+            "INSERT INTO depot VALUES ('North', 'Kiel', 4), ('South', 'Ulm', 7);"
+        )
+    with pytest.raises(UserError, match="0 questions for train, .* rows enough .*; the largest here has 2"):
+        command.mine(**params("mine", str(tmp_path / "small.db"), "--no-train", "--out", str(tmp_path / "out")))
+
+
 def test_a_folder_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a folder; name a SQLite file"):
         command.settle(str(tmp_path), language="en", seed=1, questions=24, tables=[], model="")
