@@ -14,6 +14,7 @@ total_s    the whole command
 from __future__ import annotations
 
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -71,7 +72,7 @@ def trained(keys: Mapping[str, Any], folder: Path) -> Path:
         done = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, stdout=output, stderr=output)
     if done.returncode:
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-30:])
-        typer.echo(f"{tail}\nerror: `{' '.join(command)}` ended with status {done.returncode}", err=True)
+        typer.echo(f"{tail}\nerror: `{shlex.join(command)}` ended with status {done.returncode}", err=True)
         raise typer.Exit(1)
     (run,) = [path.parent for path in folder.rglob(run_folder.SUMMARY)]
     return run

@@ -13,6 +13,7 @@ import json
 import os
 import random
 import re
+import shlex
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
@@ -111,7 +112,7 @@ def curate(out: Path, train: Sequence[Question], *, samples: int, model: str) ->
     """All steps; each ends the whole with its status when it fails."""
 
     def step(name: str, *flags: str) -> None:
-        print(f"$ agentgrpo curate {name} {' '.join(flags)}", flush=True)
+        print(f"$ agentgrpo curate {name} {shlex.join(flags)}", flush=True)
         run_command(*COMMAND, "curate", name, *flags)
 
     file = {name: str(out / f"{name}.jsonl") for name in ("chats", "old", *STEPS)}

@@ -19,7 +19,17 @@ from mcp import MCPError, types
 from foundation.errors import UserError, did_you_mean
 from foundation.files import writable
 from sql_agent.agent.mcp_session import McpSession
-from sql_agent.agent.tool import NAME, BadArguments, EpisodeContext, Tool, ToolFailed, cut, parse_object, recorded
+from sql_agent.agent.tool import (
+    NAME,
+    BadArguments,
+    EpisodeContext,
+    Tool,
+    ToolFailed,
+    as_text,
+    cut,
+    parse_object,
+    recorded,
+)
 
 logger = logging.getLogger(__name__)
 MAX_TOOLS = 128
@@ -96,7 +106,7 @@ async def _call(session: McpSession, name: str, context: EpisodeContext, raw: st
 def text_of(answer: types.CallToolResult) -> str:
     """What the model sees of a result: its texts, a description of what is none, JSON where it has only that."""
     if not answer.content and answer.structured_content is not None:
-        return json.dumps(answer.structured_content, ensure_ascii=False)
+        return as_text(answer.structured_content)
     return "\n".join(_part(part) for part in answer.content)
 
 

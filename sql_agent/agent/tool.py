@@ -7,6 +7,7 @@ the episode: it says that the tool itself is broken, which is nobody's mistake a
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import time
@@ -221,8 +222,15 @@ def bounded(result: ToolResult, max_chars: int) -> ToolResult:
 
 
 def as_text(value: Any) -> str:
-    """What a tool gave, as text: JSON unless it is text already, of models and dataclasses their fields."""
-    return str.__str__(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_fields_of)
+    """What a tool gave, as text: JSON unless it is text already, of models and dataclasses their fields. NaN and the
+    infinities, which JSON lacks, are null."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    dumps = functools.partial(json.dumps, ensure_ascii=False, default=_fields_of)
+    try:
+        return dumps(value, allow_nan=False)
+    except ValueError:
+        return dumps(json.loads(dumps(value), parse_constant=lambda _: None))
 
 
 def _fields_of(value: Any) -> Any:

@@ -93,15 +93,17 @@ def show_calls(console: Console, calls: list[SqlCall]) -> None:
 
 
 def _show_other_tools(console: Console, episode: Episode) -> None:
-    """Calls of tools that are not SQL: name, arguments, and the beginning of what came back."""
-    turn, calls = 0, {}
-    for message in episode.messages:
-        if message["role"] == "assistant":
-            turn, calls = turn + 1, {call["id"]: call for call in message["tool_calls"]}
-        elif (call := calls.get(message.get("tool_call_id"))) and call["name"] != QUERY:
-            console.print(Text(f"\nturn {turn}", style="dim"))
-            console.print(Padding(Text(clean(f"{call['name']} {call['arguments']}")), (0, 0, 0, 2)))
-            console.print(Padding(_cell(message["content"]), (0, 0, 0, 2)))
+    """Calls of tools that are not SQL, and those that were not run: name, arguments, the beginning of the result."""
+    results = {message.get("tool_call_id"): message["content"] for message in episode.messages}
+    replies = [message for message in episode.messages if message["role"] == "assistant"]
+    for turn, reply in enumerate(replies, start=1):
+        for call in reply["tool_calls"]:
+            is_run = call["id"] in results
+            if call["name"] != QUERY or not is_run:
+                console.print(Text(f"\nturn {turn}", style="dim"))
+                console.print(Padding(Text(clean(f"{call['name']} {call['arguments']}")), (0, 0, 0, 2)))
+                result = _cell(results[call["id"]]) if is_run else Text("was not run", style="yellow")
+                console.print(Padding(result, (0, 0, 0, 2)))
 
 
 def _rows(result: QueryResult) -> Table:

@@ -44,7 +44,7 @@ from sql_agent.config.commands import TRY
 from sql_agent.data.bundled import ensure_bundled, ensure_databases
 from sql_agent.data.dataset import load_questions
 from sql_agent.errors import Fault, LLMFault
-from sql_agent.evaluation.targets import look_at, model_folder, settings_for
+from sql_agent.evaluation.targets import export_folder, look_at, model_folder, served_checkpoint, settings_for
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_scorers
 from sql_agent.scoring.reward import score
@@ -73,7 +73,8 @@ def resolve_config(
     if database is not None:
         flags["database"] = {"path": str(database.expanduser().absolute())}
     recipe = recipe or (TINY_RECIPE if tiny else "")
-    brought = {} if endpoint or recipe else settings_for([model])
+    is_run_or_own = not endpoint or served_checkpoint(model)
+    brought = settings_for([model]) if is_run_or_own and not recipe else {}
     base = load_recipe(recipe) if recipe else brought
     config = build_config(base, command_tree(TRY, assignments, recipe=recipe, flags=flags))
     return resolve_system_prompt(config, tiny=tiny)
@@ -135,11 +136,10 @@ async def ask_one(
     """One question; and whether a fault came up that would stop the next question too."""
     try:
         episode = await runner.run(question, llm)
-    except LLMFault as fault:
-        text = explain_fault(fault, llm, timeout_s=runner.config.agent.llm_timeout_s)
-        return Outcome(question, fault_kind=fault.kind, fault=text), is_final(fault)
     except Fault as fault:
-        return Outcome(question, fault_kind=fault.kind, fault=str(fault)), True
+        is_models = isinstance(fault, LLMFault)
+        text = explain_fault(fault, llm, timeout_s=runner.config.agent.llm_timeout_s) if is_models else str(fault)
+        return Outcome(question, fault_kind=fault.kind, fault=text), is_final(fault)
     return Outcome(question, episode, await score(episode, scoring)), False
 
 
@@ -150,7 +150,7 @@ def try_out(
     checked. Raises UserError, LLMFault."""
     out = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
     scoring = scoring_of(config)
-    check_scorers(questions, scoring)
+    check_scorers(questions, scoring, may_be_unscored=True)
     outcomes: list[Outcome] = []
 
     async def ask_all(llm: LLMEndpoint) -> None:
@@ -185,7 +185,7 @@ class ChatFlags:
     """Who answers, and how. The command line of `agentgrpo chat`."""
 
     model: Annotated[
-        str, typer.Option(help="run, model folder or hub name; with --base-url: its name there (or OPENAI_MODEL)")
+        str, typer.Option(help="run, model folder or hub name; with --base-url: its name or run (or OPENAI_MODEL)")
     ] = ""
     base_url: Annotated[str, typer.Option(envvar="OPENAI_BASE_URL", help='OpenAI-compatible address; "": none')] = ""
     api_key: Annotated[str, typer.Option(envvar="OPENAI_API_KEY", help="key of the address", show_default=False)] = ""
@@ -264,7 +264,8 @@ def composed(flags: ChatFlags) -> TrainConfig:
 def answering(config: TrainConfig, flags: ChatFlags) -> Iterator[LLMEndpoint]:
     """Whoever answers: a running server, or one for as long as the block lasts. Raises UserError, LLMFault."""
     if flags.base_url:
-        name = flags.model or os.environ.get("OPENAI_MODEL", "")
+        step = served_checkpoint(flags.model)
+        name = export_folder(step).name if step else flags.model or os.environ.get("OPENAI_MODEL", "")
         tokens = flags.max_tokens or config.rollout.max_response_tokens
         llm = checked_endpoint(
             flags.base_url, model=name, api_key=flags.api_key, temperature=flags.temperature, max_tokens=tokens

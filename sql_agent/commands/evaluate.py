@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import sys
 import time
 from contextlib import closing
@@ -72,7 +73,8 @@ def write_inspect_logs(evaluation: Evaluation, folder: Path, results: EvalReport
         with EpisodeRunner(target.config) as runner:
             prompts[name] = {db_id: runner.prompt_for(db_id) for db_id in {record.db_id for record in records}}
     files = write_logs(folder / eval_folder.INSPECT, results, records, prompts)
-    notes.print(f"{len(files)} logs: inspect view --log-dir {folder / eval_folder.INSPECT}", markup=False)
+    typed = shlex.quote(str(folder / eval_folder.INSPECT))
+    notes.print(f"{len(files)} logs: inspect view --log-dir {typed}", markup=False)
 
 
 def begin(flags: dict[str, Any], folder: Path, *, resumed: bool) -> tuple[Evaluation, dict[TrialKey, TrialRecord]]:
@@ -125,7 +127,7 @@ def run(flags: dict[str, Any], folder: Path, *, resumed: bool, concurrency: int,
         write_inspect_logs(evaluation, folder, results, records)
     show(Console(highlight=False, width=None if sys.stdout.isatty() else 160), results)
     if problem:
-        notes.print(f"{problem}\ncontinue with: agentgrpo evaluate --resume {folder}", markup=False)
+        notes.print(f"{problem}\ncontinue with: agentgrpo evaluate --resume {shlex.quote(str(folder))}", markup=False)
     return status or int(any(record.reward is None for record in records)), folder
 
 

@@ -144,7 +144,7 @@ def judge_report(
     threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="from here on an answer counts as right")] = 0.5,
     margin: Annotated[float, typer.Option(min=0.0, max=1.0, help="score above label by more: fooled")] = 0.25,
     with_flips: Annotated[bool, typer.Option("--flips/--no-flips", help="score rewritings too: 6 x the calls")] = True,
-    probe: Annotated[int, typer.Option(min=0, help="probe rewards on so many of the recipe's questions instead")] = 0,
+    probe: Annotated[int, typer.Option(min=0, help="probe rewards on at most so many of its questions instead")] = 0,
     strategies: Annotated[int, typer.Option(min=0, help="bundled questions for each cheating strategy; 0: none")] = 200,
     strategy_calls: Annotated[int, typer.Option(min=0, help="most verdicts of an LLM judge on strategies")] = 440,
 ) -> int:

@@ -20,6 +20,7 @@ from reward_client.schema import JudgeEndpoint
 from sql_agent.agent.grading import scoring_of
 from sql_agent.config import HOME, build_config, command_tree, data_path, load_recipe, prompt_file
 from sql_agent.config.commands import OPTIMIZE
+from sql_agent.config.paths import existing_file
 from sql_agent.data.dataset import load_questions
 from sql_agent.errors import LLMFault
 from sql_agent.evaluation.targets import look_at, running, settings_for
@@ -93,8 +94,10 @@ def prompt(
         )
     editor = needed_endpoints("optimising model")[0]
     target = look_at(model, config, option="--model")
-    files = data_path(target.config.data.train_file), data_path(target.config.data.val_file)
-    rows = draw(load_questions(files[0]), train), draw(load_questions(files[1]), val)
+    data = target.config.data
+    train_file = existing_file(data_path(data.train_file), key="data.train_file")
+    val_file = existing_file(data_path(data.val_file), key="data.val_file")
+    rows = draw(load_questions(train_file), train), draw(load_questions(val_file), val)
     with closing(scoring_of(target.config)) as scoring, running(target, tell=tell) as server:
         check_judge(scoring)
         for part in rows:

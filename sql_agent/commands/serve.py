@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import shlex
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,7 +24,7 @@ from foundation.http_gate import Traffic, checked_token
 from foundation.http_server import run
 from foundation.net import bind, http_address
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import agent_config, build_config, command_tree, load_recipe
+from sql_agent.config import agent_config, build_config, command_tree, load_recipe, recipe_path
 from sql_agent.config.commands import SERVE, SERVE_AGENT
 from sql_agent.errors import LLMFault
 from sql_agent.evaluation.targets import Target, look_at, model_folder, running, settings_for
@@ -82,23 +83,34 @@ def serve(
     config = build_config(base, command_tree(command, set_ or [], recipe=recipe, flags=flags))
     looked_at = look_at(model, config, option="--model")
     if not as_agent:
-        return _serve_model(looked_at, model, port)
+        return _serve_model(looked_at, model, port, recipe=recipe, assignments=set_ or [])
     limits = Limits(max_open=max_open or Limits.max_open, time_s=timeout_s or Limits.time_s)
     names = {"agent": agent or "", "db_id": db_id or ""}
     return _serve_agent(looked_at, host or "127.0.0.1", port, **names, limits=limits, page=bool(page))
 
 
-def _serve_model(target: Target, model: str, port: int) -> None:
-    folder = model_folder(target, tell=tell)
-    if folder is None:
+def ask_line(target: Target, *, address: str, name: str, recipe: str, assignments: list[str]) -> str:
+    """The command that plays the agent which a served model was made for: by its run, or by name, recipe and prompt."""
+    is_run = target.kind == "checkpoint"
+    words = ["agentgrpo", "ask", "--base-url", address, "--model", target.text if is_run else name]
+    words += ["--recipe", str(recipe_path(recipe).absolute())] if recipe else []
+    prompt = [] if is_run and not recipe else [f"agent.system_prompt={target.config.agent.system_prompt}"]
+    return shlex.join(words + [word for text in (*prompt, *assignments) for word in ("--set", text)])
+
+
+def _serve_model(target: Target, model: str, port: int, *, recipe: str, assignments: list[str]) -> None:
+    if target.kind == "endpoint":
         raise UserError(
             f"--model {model}: is served already; name a run, a folder or a hub name, or put the agent in front of it "
             "with --as-agent"
         )
+    bind("127.0.0.1", port).close()  # before a model is made or loaded
+    folder = model_folder(target, tell=tell)
+    assert folder is not None
     tell(f"starting vLLM with {folder.name}")
     with serve_model(folder, target.config, port=port) as server:
-        flags = f"--base-url {server.base_url} --model {server.model}"
-        tell(f"try:   agentgrpo ask {flags} --set agent.system_prompt={target.config.agent.system_prompt}")
+        names = {"address": server.base_url, "name": server.model}
+        tell(f"try:   {ask_line(target, **names, recipe=recipe, assignments=assignments)}")
         print(f"serving {server.model} at {server.base_url}", flush=True)
         server.process.wait()
         raise LLMFault(server.why_it_died())

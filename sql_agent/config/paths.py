@@ -43,14 +43,15 @@ def data_path(text: str) -> Path:
     return resolve_path(text, ROOT / "sql_agent", ROOT)
 
 
-def existing_file(path: str | Path) -> Path:
-    """The path of a question file. Raises UserError."""
+def existing_file(path: str | Path, *, key: str = "") -> Path:
+    """The path of a question file, which a `key` may have named. Raises UserError."""
     path = Path(path)
     if not path.is_file():
-        problem = "is a folder" if path.is_dir() else "does not exist"
+        named, searched = (f"{key} = ", ", nor is it beside the recipe") if key else ("", "")
+        problem = "is a folder" if path.is_dir() else f"does not exist{searched}"
         is_bundled = path.parent.resolve() == ROOT / "sql_agent" / "data"
         how = "`agentgrpo data` makes the bundled ones" if is_bundled else ", ".join(QUESTION_FILES)
-        raise UserError(f"{path}: {problem}; a question file is needed ({how})")
+        raise UserError(f"{named}{path}: {problem}; a question file is needed ({how})")
     return path
 
 

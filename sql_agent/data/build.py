@@ -8,6 +8,7 @@ Not covered: what is checked and how rows are split, see import_raw.py and split
 from __future__ import annotations
 
 import hashlib
+import shlex
 import sqlite3
 from collections import Counter
 from importlib.metadata import version
@@ -93,12 +94,13 @@ def import_public(words: list[str], out: Path | None, **shares: Any) -> None:
     if len(dataset.left_out) > SHOWN_ROWS:
         lines.append(f"and {len(dataset.left_out) - SHOWN_ROWS} more")
     train, test = dataset.folders["train"], dataset.folders["test"]
-    folder = f" --set database.folder={test}" if test != train else ""
+    folder = f" --set {shlex.quote(f'database.folder={test}')}" if test != train else ""
+    recipe, held_out = (shlex.quote(str(file)) for file in (files[-1], files[2]))
     lines += [
         *(f"warning: {text}" for text in dataset.warnings),
         *map(str, files),
-        f"train:    agentgrpo train --recipe {files[-1]} --model MODEL",
-        f"evaluate: agentgrpo evaluate --recipe {files[-1]} --model MODEL --split {files[2]} --limit 0{folder}",
+        f"train:    agentgrpo train --recipe {recipe} --model MODEL",
+        f"evaluate: agentgrpo evaluate --recipe {recipe} --model MODEL --split {held_out} --limit 0{folder}",
     ]
     console.print("\n".join(lines), markup=False, highlight=False)
 

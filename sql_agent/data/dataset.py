@@ -71,13 +71,16 @@ def load_questions(path: str | Path) -> list[Question]:
     return [question for _, question in parsed.rows]
 
 
-def load_files(files: Sequence[FileConfig]) -> list[list[Question]]:
-    """The questions of each file. An id that an earlier file has gets its file's number: `q7@2`. Raises UserError."""
+def load_files(files: Sequence[FileConfig], *, key: str = "") -> list[list[Question]]:
+    """The questions of each file that a `key` names. An id that an earlier file has gets its file's number: `q7@2`.
+
+    Raises UserError.
+    """
     ids: set[str] = set()
     parts: list[list[Question]] = []
     for number, entry in enumerate(files):
         rows: list[Question] = []
-        for question in load_questions(data_path(entry.file)):
+        for question in load_questions(existing_file(data_path(entry.file), key=key)):
             name = f"{question.id}@{number + 1}" if question.id in ids else question.id
             keys = {"id": name, "agent": question.agent or entry.agent, "file": number}
             rows.append(question.model_copy(update=keys))

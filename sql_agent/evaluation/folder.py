@@ -11,6 +11,7 @@ trials of different questions, models, databases or judges.
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ def start(folder: Path, plan: dict[str, Any]) -> None:
     """Make the folder and write the plan. Raises UserError when another evaluation is there."""
     if (folder / TRIALS).exists() or (folder / RESULTS).exists():
         raise UserError(
-            f"--out {folder}: holds an evaluation; name a new folder, or continue it with --resume {folder}"
+            f"--out {folder}: holds an evaluation; name a new folder, or continue it with --resume "
+            f"{shlex.quote(str(folder))}"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -32,6 +32,7 @@ from sql_agent.config import (
     TrainConfig,
     agents_of,
     load_recipe,
+    resolve_path,
     resolve_system_prompt,
     with_prompts,
 )
@@ -93,6 +94,13 @@ def settings_for(targets: Iterable[str]) -> dict[str, Any]:
 def _path(text: str) -> Path | None:
     is_path = text and "://" not in text
     return checkpoints.checkpoint_path(text, ROOT / "sql_agent", ROOT, option=text) if is_path else None
+
+
+def served_checkpoint(name: str) -> Path | None:
+    """The checkpoint that is meant by the name of a model at an address: where a run of that name is here."""
+    path = resolve_path(name, ROOT / "sql_agent", ROOT)
+    is_run = name and path.is_dir() and _is_run(path)
+    return checkpoints.own_checkpoint(path, option=f"--model {name}") if is_run else None
 
 
 def look_at(text: str, config: TrainConfig, *, option: str) -> Target:
@@ -198,10 +206,15 @@ def model_folder(target: Target, *, tell: Tell) -> Path | None:
     return exported(Path(target.text), tell=tell) if target.kind == "checkpoint" else Path(target.text)
 
 
+def export_folder(step: Path) -> Path:
+    """Where the model of a checkpoint is kept, whose name is that of the served model too."""
+    digest = hashlib.sha256(json.dumps([str(step), checkpoints.stamps(step)]).encode()).hexdigest()[:10]
+    return EXPORTS / f"{step.parents[1].name}-{step.name.rpartition('_')[2]}-{digest}"
+
+
 def exported(step: Path, *, tell: Tell) -> Path:
     """The model folder of a checkpoint, exported unless that was done before. Raises UserError when it cannot be."""
-    digest = hashlib.sha256(json.dumps([str(step), checkpoints.stamps(step)]).encode()).hexdigest()[:10]
-    folder = EXPORTS / f"{step.parents[1].name}-{step.name.rpartition('_')[2]}-{digest}"
+    folder = export_folder(step)
     if folder.exists():
         return folder
     tell(f"exporting {step.name}")

@@ -104,7 +104,7 @@ async def play_one(trial: Trial, setting: Setting) -> TrialRecord:
         episode = await setting.runner.run(question, llm)
         reward = await score(episode, setting.scoring)
     except Fault as fault:
-        if isinstance(fault, LLMFault) and is_final(fault):
+        if is_final(fault):
             raise
         reward = reward_of_fault(fault)
     match = await _execution_match(question, episode, setting.scoring)

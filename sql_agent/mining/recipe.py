@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,8 @@ def readme(folder: Path, schema: Schema, mined: Mined, settled: Settled) -> str:
         language=settled.language,
         seed=settled.seed,
         name=settled.name,
-        folder=folder,
+        typed_database=shlex.quote(settled.database),
+        typed_folder=shlex.quote(str(folder)),
         files=files,
         held=", ".join(mined.held_tables) or "none",
         phrased=f" Asked {mined.phrased}." if mined.phrased else "",

@@ -35,15 +35,23 @@ SHOWN_ROWS = 10
 SAMPLED_ROWS = 200
 
 
-def check_scorers(questions: Sequence[Question], context: ScoringContext | None = None, *, source: str = "") -> None:
+def check_scorers(
+    questions: Sequence[Question],
+    context: ScoringContext | None = None,
+    *,
+    source: str = "",
+    may_be_unscored: bool = False,
+) -> None:
     """Raise UserError naming the rows (from 1) whose scorer is unknown, or, given a context, cannot run in it; or whose
     agent or database it does not know.
 
-    `source` is the file that the rows are from.
+    `source` is the file that the rows are from; `may_be_unscored`: a row may do without any reference.
     """
     problems = []
     for row, question in enumerate(questions, start=1):
-        if problem := _row_problem(question, context):
+        has_reference = bool(question.answer or question.sql or question.evidence)
+        grades = has_reference or not may_be_unscored
+        if problem := _row_problem(question, context) or (grades and _reference_problem(question, context)):
             problems.append(f"row {row} ({question.id}): {problem}")
     if problems:
         more = [f"... and {len(problems) - SHOWN_ROWS} more"] if len(problems) > SHOWN_ROWS else []
@@ -53,15 +61,20 @@ def check_scorers(questions: Sequence[Question], context: ScoringContext | None 
 
 
 def _row_problem(question: Question, context: ScoringContext | None) -> str:
-    if context and question.agent:
-        if question.agent not in context.agents:
-            return f"agent {question.agent!r}: {unknown_agent(question.agent, context.agents)}"
-        context = context.of(question.agent)
+    if context and question.agent and question.agent not in context.agents:
+        return f"agent {question.agent!r}: {unknown_agent(question.agent, context.agents)}"
+    context = context and context.of(question.agent)
     if question.scorer and (problem := why_unusable(question.scorer, context)):
         return f"scorer {question.scorer!r}{'' if question.scorer in SCORERS else ':'} {problem}"
     if context and context.databases and (problem := context.databases.problem(question.db_id)):
         return problem
-    scorers = [term.scorer for term in (context or RewardConfig()).terms_for(question.scorer)]
+    return ""
+
+
+def _reference_problem(question: Question, context: ScoringContext | None) -> str:
+    """What the row lacks for its scorers, or has in a form that they do not read."""
+    terms = context.of(question.agent) if context else RewardConfig()
+    scorers = [term.scorer for term in terms.terms_for(question.scorer)]
     if problem := _type_problem(question, scorers):
         return problem
     for name in scorers:

@@ -18,6 +18,7 @@ from foundation.background import contained, contained_call
 from foundation.errors import UserError, did_you_mean
 from sql_agent.records import Episode, Question, Score
 from sql_agent.scoring.registry import BAD_SCORE, SCORERS, ScoringContext, import_module
+from sql_agent.scoring.scorers import NO_REFERENCE
 from sql_agent.scoring.values import rows_of
 
 
@@ -35,6 +36,8 @@ class RewardFunction:
     function: Callable[..., Any]
 
     async def __call__(self, question: Question, episode: Episode, context: ScoringContext) -> Any:
+        if problem := self.problem(question):
+            return Score(unscored=NO_REFERENCE, explanation=f"question {question.id}: {self.path} {problem}")
         value = await call(self.function, **_columns(question, episode.final_answer))
         rows = rows_of(value)
         if rows is not None and len(rows) == 1:

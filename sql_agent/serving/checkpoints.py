@@ -53,14 +53,18 @@ def _check_whole(step: Path) -> None:
 def checkpoint_path(text: str, *bases: Path, option: str) -> Path:
     """What a user's text names, as `resolve_path` finds it, and RUN@best and RUN@N: a checkpoint of a run.
 
-    Raises UserError naming `option` for the best of a run that has none.
+    Raises UserError naming `option` for the best of a run that has none, and for RUN@ANYTHING.
     """
     path, (name, _, which) = resolve_path(text, *bases), text.rpartition("@")
-    if path.exists() or not name or not (which == "best" or which.isdecimal()):
+    if path.exists() or not name:
         return path
     checkpoints = resolve_path(name, *bases) / CHECKPOINTS
-    if which != "best":
+    if which.isdecimal():
         return step_folder(checkpoints, int(which))
+    if which != "best":
+        if checkpoints.is_dir():
+            raise UserError(f"{option}: @{which} is no checkpoint of {name}; say @best, @STEP, or the run alone")
+        return path
     if not (checkpoints / BEST).is_file():
         raise UserError(
             f"{option}: {checkpoints.parent} has no best checkpoint: none was saved after a validation "

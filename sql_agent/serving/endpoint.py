@@ -19,7 +19,7 @@ from foundation.net import is_loopback
 from foundation.redaction import keep_secret, redacted
 from reward_client.schema import JudgeEndpoint
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.errors import LLMFault
+from sql_agent.errors import Fault, LLMFault
 
 LIST_TIMEOUT_S = 10.0
 SHOWN_MODELS = 8
@@ -118,9 +118,9 @@ def offered_models(base_url: str, api_key: str, *, words: Words = FLAGS) -> list
         ) from exc
 
 
-def is_final(fault: LLMFault) -> bool:
+def is_final(fault: Fault) -> bool:
     """True when the next question would fail in the same way: wrong key, model or address, or nobody listens."""
-    cause = fault.__cause__
+    cause = fault.__cause__ if isinstance(fault, LLMFault) else None
     if isinstance(cause, openai.AuthenticationError | openai.PermissionDeniedError | openai.NotFoundError):
         return True
     return isinstance(cause, openai.APIConnectionError) and isinstance(cause.__cause__, httpx2.ConnectError)

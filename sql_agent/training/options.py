@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
@@ -151,7 +152,8 @@ def configured(tree: dict[str, Any], *, recipe: str, lora: bool = False) -> Trai
         database, tools = config.database, [tool for tool in config.agent.tools if tool != "sql"]
         is_other = database.tables != DatabaseConfig().tables
         unknown = (database.tables or [database.url or database.folder] if is_other else []) + tools
-        remedy = "" if database.url or tools else f"`agentgrpo mine {database.path}` makes one that does, or "
+        mine = f"`agentgrpo mine {shlex.quote(database.path)}` makes one that does, or "
+        remedy = "" if database.url or tools else mine
         if unknown:
             logger.warning(
                 "the tiny policy knows the bundled tables and the SQL tool alone and learns nothing of %s; %sname a "

@@ -59,12 +59,12 @@ class FieldProbe(Record):
 
 
 def probe(questions: Sequence[Question], scoring: ScoringContext, *, n: int) -> list[FieldProbe]:
-    """The largest fields, for `n` questions together; where a constant pays most first."""
+    """The largest fields, of at most `n` questions together; where a constant pays most first."""
     groups = grouped(questions, field_of)
     largest = sorted(groups, key=lambda name: -len(groups[name]))[: max(1, n // PER_FIELD)]
 
     async def fields(prober: _Probe) -> list[FieldProbe]:
-        return [await prober.field(name, groups[name]) for name in largest]
+        return [await prober.field(name, groups[name], n=min(n, PER_FIELD)) for name in largest]
 
     with closing(_with_own_databases(scoring)) as context:
         return sorted(asyncio.run(fields(_Probe(context))), key=lambda field: -field.constant)
@@ -125,8 +125,8 @@ class _Probe:
             self._ran[key] = await database.query(sql) if database else QueryResult()
         return self._ran[key]
 
-    async def field(self, name: str, members: list[Question]) -> FieldProbe:
-        tried = members[:: max(1, len(members) // PER_FIELD)][:PER_FIELD]
+    async def field(self, name: str, members: list[Question], *, n: int) -> FieldProbe:
+        tried = members[:: max(1, len(members) // n)][:n]
         per_question = [await self._answers(question, members) for question in tried[:N_OTHERS]]
         paid = {
             kind: await self._mean(

@@ -26,7 +26,9 @@ def load_data(config: TrainConfig, scoring: ScoringContext) -> tuple[list[Questi
     Raises UserError naming the others.
     """
     data = config.data
-    train, val = [] if data.from_store else load_files(data.training), load_files(data.validation)
+    train_key = "data.train_files" if data.train_files else "data.train_file"
+    train = [] if data.from_store else load_files(data.training, key=train_key)
+    val = load_files(data.validation, key="data.val_files" if data.val_files else "data.val_file")
     for entry, questions in chain(zip(data.training, train, strict=False), zip(data.validation, val, strict=True)):
         check_gradable(questions, scoring, source=entry.file)
     if data.from_store:  # scored already

@@ -28,6 +28,7 @@ from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import json_objects
 from sql_agent.config import ROOT, AgentTree, DataConfig, TuneConfig, data_path, resolve_path
+from sql_agent.config.paths import existing_file
 from sql_agent.data.dataset import parse_file
 from sql_agent.data.hub import hub_rows, local_copy, rows_of
 from sql_agent.evaluation.folder import TRIALS
@@ -90,6 +91,8 @@ def read_source(tune: TuneConfig, data: DataConfig, agents: AgentTree) -> Source
     """All of a data set, in its order, as the agents show it. Raises UserError."""
     name = tune.dataset
     file = find_file(name, data)
+    if file and not name:
+        existing_file(file, key="data.train_file")
     source = Source(name or data.training[0].file, file)
     with AgentChats(agents) as agent:
         if file is None:

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import UserError
-from sql_agent.data.dataset import COLUMNS, fingerprint, load_questions, to_row, write_parquet
+from sql_agent.config.data import FileConfig
+from sql_agent.data.dataset import COLUMNS, fingerprint, load_files, load_questions, to_row, write_parquet
 from sql_agent.records import Evidence, Question
 
 FULL = Question(
@@ -211,6 +212,12 @@ def test_unusable_files(tmp_path: Path) -> None:
     for name, message in cases.items():
         with pytest.raises(UserError, match=message):
             load_questions(tmp_path / name)
+
+
+def test_a_file_that_a_key_names_and_is_not_there_is_told_with_the_key(tmp_path: Path) -> None:
+    told = "^data.val_file = .*/nope.jsonl: does not exist, nor is it beside the recipe; a question file is needed"
+    with pytest.raises(UserError, match=told):
+        load_files([FileConfig(file="nope.jsonl")], key="data.val_file")
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:

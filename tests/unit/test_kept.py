@@ -94,6 +94,13 @@ def test_a_run_without_a_best_checkpoint_says_so(tmp_path: Path) -> None:
         own_checkpoint(checkpoint_path(f"{tmp_path / 'a'}@9", option="--model"), option="--model")
 
 
+def test_a_misspelt_best_is_told_with_what_may_stand_there(tmp_path: Path) -> None:
+    (tmp_path / "a" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(UserError, match="--model: @bset is no checkpoint of .*a; say @best, @STEP, or the run"):
+        checkpoint_path(f"{tmp_path / 'a'}@bset", option="--model")
+    assert checkpoint_path("org/name@main", option="--model") == Path.cwd() / "org/name@main"
+
+
 def test_early_stop_needs_validations_and_checkpoints() -> None:
     for key in ("save_every", "validate_every"):
         with pytest.raises(UserError, match="trainer.early_stop = 2 needs validations and checkpoints"):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import re
+import shlex
 import sqlite3
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from sql_agent.data.dataset import load_questions
 from sql_agent.environment.database import Database
 from sql_agent.mining.asks import KINDS, Maker
 from sql_agent.mining.questions import Mined, mine_questions, shown_wordings, side_of, trivial, unfit
-from sql_agent.mining.recipe import write_recipe
+from sql_agent.mining.recipe import readme, write_recipe
 from sql_agent.mining.schema import Schema, Table, literal, quoted, read_schema, words
 from sql_agent.mining.state import Settled, begin, begin_training, read_state, save
 from sql_agent.mining.tiny import TableTeacher, task_of
@@ -749,6 +750,16 @@ def test_a_command_that_made_nothing_leaves_no_folder(path: Path, tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
+def test_too_few_rows_are_told_as_the_reason(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "small.db")) as connection:
+        connection.executescript(
+            "CREATE TABLE depot (name TEXT PRIMARY KEY, town TEXT, docks INT);"
+            "INSERT INTO depot VALUES ('North', 'Kiel', 4), ('South', 'Ulm', 7);"
+        )
+    with pytest.raises(UserError, match="0 questions for train, .* rows enough .*; the largest here has 2"):
+        command.mine(**params("mine", str(tmp_path / "small.db"), "--no-train", "--out", str(tmp_path / "out")))
+
+
 def test_a_folder_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a folder; name a SQLite file"):
         command.settle(str(tmp_path), language="en", seed=1, questions=24, tables=[], model="")
@@ -782,6 +793,17 @@ def test_the_line_that_goes_on_says_what_was_settled(tmp_path: Path, path: Path,
     assert (found.database, found.language, given["out"]) == (settled.database, "zh", tmp_path)
     with pytest.raises(UserError, match="--steps: is read when it trains"):
         command.mine(str(path), out=tmp_path / "c", questions=60, steps=3, train_=False)
+
+
+def test_the_commands_of_its_readme_can_be_typed_as_they_stand(
+    schema: Schema, mined: Mined, settled: Settled, tmp_path: Path
+) -> None:
+    database, folder = str(tmp_path / "our shop.db"), tmp_path / "it's mined"
+    text = readme(folder, schema, mined, settled.model_copy(update={"database": database}))
+    made, trained, evaluated = (shlex.split(line) for line in text.splitlines() if line.startswith("agentgrpo "))
+    assert made == ["agentgrpo", "mine", database, "--out", str(folder)]
+    assert trained[2:4] == ["--recipe", str(folder)]
+    assert evaluated[2:] == ["--recipe", str(folder), "--split", str(folder / "test.jsonl")]
 
 
 ODD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)

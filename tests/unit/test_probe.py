@@ -43,6 +43,13 @@ def test_honest_answers_earn_all_and_what_knows_nothing_next_to_nothing(context:
     assert max(paid.values()) <= 0.1 and not any(one.is_flat for one in fields)
 
 
+@pytest.mark.parametrize(("n", "probed_each"), [(1, [1]), (5, [5]), (20, [8, 8])])
+def test_no_more_questions_are_probed_than_are_asked_for(n: int, probed_each: list[int]) -> None:
+    rows = [Question(id=str(k), question=f"{k}?", answer=str(k), task_type="ab"[k % 2]) for k in range(40)]
+    with closing(build_context(RewardConfig(default_scorer="exact"))) as context:
+        assert [field.n for field in probe(rows, context, n=n)] == probed_each
+
+
 def test_a_field_of_few_values_is_named(context: ScoringContext) -> None:
     data = load_questions(ROOT / "sql_agent" / "data" / "train.parquet")
     fields = probe([one for one in data if field_of(one) == "drug_field, single, storage"], context, n=8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -87,9 +88,12 @@ def test_bird_brings_its_hints_and_two_folders(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_files_that_a_run_reads(spider: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
+    out = tmp_path / "made of it"
     done = CliRunner().invoke(app_of("data"), ["import", "spider", str(spider), "--out", str(out)])
     assert done.exit_code == 0, done.output
+    train, evaluate = (shlex.split(line) for line in done.output.splitlines() if " agentgrpo " in line)
+    assert train[3:5] == evaluate[3:5] == ["--recipe", str(out / "config.toml")]
+    assert evaluate[7:9] == ["--split", str(out / "test.parquet")]
     assert "test: 6 questions about 2 databases" in done.output
     config = build_config(load_recipe(str(out / "config.toml")))
     assert config.database.folder == str(spider / "database")

@@ -16,9 +16,11 @@ import pytest
 from agents.tool_context import ToolContext
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp.types import CallToolResult
 from pydantic import BaseModel
 
 from sql_agent.agent.episode import function_tool_of
+from sql_agent.agent.mcp_tools import text_of
 from sql_agent.agent.sql_tool import render_result, sql_tool
 from sql_agent.agent.tool import EpisodeContext, Tool, as_text, is_repeated_call
 from sql_agent.config import AgentConfig
@@ -61,6 +63,16 @@ def test_a_result_has_the_documented_form() -> None:
         '{"status": "success", "records": [{"id": 1, "med_name": "阿司匹林"}, {"id": 2, "med_name": null}], "count": 2}'
     )
     assert render_result(result, max_chars=1000) == expected
+
+
+def test_numbers_that_json_lacks_are_null() -> None:
+    class Reading(BaseModel):
+        bar: float
+
+    text = as_text({"药": [float("nan"), -float("inf"), 1.5], "at": Reading(bar=float("inf"))})
+    assert text == '{"药": [null, null, 1.5], "at": {"bar": null}}'
+    of_server = CallToolResult(content=[], structured_content={"bar": float("nan")})
+    assert text_of(of_server) == '{"bar": null}'
 
 
 def test_models_and_dataclasses_are_told_by_their_fields() -> None:

@@ -239,6 +239,7 @@ def test_main_refuses_files_that_cannot_be_used(
     for flag, value, text in (
         ("--data", str(tmp_path / "broken.parquet"), "broken.parquet: not a readable parquet file"),
         ("--val-data", str(tmp_path / "none.parquet"), "none.parquet: does not exist"),
+        ("--set", "data.val_file=nope.jsonl", f"data.val_file = {Path.cwd()}/nope.jsonl: does not exist, nor is it"),
         ("--model", "./no-such-model", "--model ./no-such-model: no such folder"),
         ("--model", str(tmp_path), "config.json is missing"),
     ):

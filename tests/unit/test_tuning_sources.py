@@ -183,6 +183,9 @@ def test_a_path_that_is_not_there_is_no_hub_name(tmp_path: Path) -> None:
         config = build_config({"sft": {"dataset": name}})
         with pytest.raises(UserError, match="does not exist"):
             read_source(config.sft, config.data, config)
+    config = build_config({"data": {"train_file": "gone.jsonl"}})
+    with pytest.raises(UserError, match="^data.train_file = .*/gone.jsonl: does not exist, nor is it beside"):
+        read_source(config.sft, config.data, config)
     config = build_config({"sft": {"dataset": str(tmp_path)}})
     with pytest.raises(UserError, match="holds neither"):
         read_source(config.sft, config.data, config)

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from typer.testing import CliRunner
 
 from foundation.errors import UserError
 from sql_agent.commands.ask import resolve_config as asking
-from sql_agent.config import agents_of, build_config
+from sql_agent.commands.serve import ask_line
+from sql_agent.config import agents_of, build_config, load_recipe, prompt_file
 from sql_agent.evaluation import targets as eval_targets
-from sql_agent.evaluation.targets import Target, exported, label, look_at, settings_for
+from sql_agent.evaluation.targets import (
+    Target,
+    export_folder,
+    exported,
+    label,
+    look_at,
+    served_checkpoint,
+    settings_for,
+)
 from sql_agent.testing.server import chat_reply, openai_server
+from tests.sql_db import make_database
+from tests.typed import app_of, params, status_of
 
 CONFIG = build_config({"trainer": {"device": "cpu"}})
 
@@ -54,6 +67,50 @@ def test_a_run_that_is_asked_or_talked_to_brings_its_prompt_and_settings(tmp_pat
     run = make_run(tmp_path)
     asked = asking("", ["agent.max_turns=7"], database=None, model=str(run), endpoint=False)
     assert (asked.agent.system_prompt, asked.agent.max_turns, asked.model.path) == ("system_short", 7, str(run))
+
+
+def test_the_line_of_a_served_run_plays_the_agent_of_the_run(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "my runs")
+    settings = json.loads((run / "config.json").read_text())
+    settings["agent"]["tool_description"] = "Ask the depot."
+    settings["database"] |= {"path": str(make_database(tmp_path))}
+    (run / "config.json").write_text(json.dumps(settings))
+    target = look_at(str(run), build_config(settings_for([str(run)])), option="--model")
+    with openai_server(lambda _: chat_reply("It is full.")) as server:
+        line = ask_line(target, address=server.base_url, name="", recipe="", assignments=["rollout.max_num_seqs=2"])
+        done = CliRunner().invoke(app_of("ask"), [*shlex.split(line)[2:], "--question", "?"])
+    assert done.exit_code == 0, done.output
+    sent = server.requests[0].json
+    assert sent["model"] == export_folder(run / "checkpoints" / "global_step_1").name
+    assert sent["tools"][0]["function"]["description"] == "Ask the depot."
+    assert sent["messages"][0]["content"] == prompt_file("system_short").read_text(encoding="utf-8").strip()
+
+
+def test_the_line_of_a_served_folder_names_recipe_and_prompt(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path)
+    (file := tmp_path / "our recipe.toml").write_text('[agent]\nmax_turns = 5\nsystem_prompt = "system_en"\n')
+    target = look_at(str(folder), build_config(load_recipe(str(file))), option="--model")
+    line = ask_line(target, address="http://a/v1", name="my-model", recipe=str(file), assignments=["model.path=x y"])
+    given = params("ask", *shlex.split(line)[2:])
+    flags = {"base_url": "http://a/v1", "model": "my-model", "recipe": str(file)}
+    flags |= {"set_": ["agent.system_prompt=system_en", "model.path=x y"]}
+    assert flags.items() <= given.items()
+
+
+def test_a_name_at_an_address_is_no_run_where_none_is_here(tmp_path: Path) -> None:
+    for name in ("", "org/model", "claude@20240620", "model@best", str(tmp_path)):
+        assert served_checkpoint(name) is None
+
+
+def test_a_port_in_use_is_told_before_the_model_is_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with openai_server(lambda _: chat_reply("foreign")) as other:
+        port = other.base_url.split(":")[2].split("/")[0]
+        assert status_of("serve", str(make_run(tmp_path)), "--port", port) == 2
+    said = capsys.readouterr()
+    assert f"--port {port}: cannot be taken" in said.err and "choose another one with --port" in said.err
+    assert "try:" not in said.err and "serving" not in said.out
 
 
 @pytest.mark.parametrize("below", ["checkpoints", "checkpoints/global_step_2"])

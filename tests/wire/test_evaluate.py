@@ -201,7 +201,7 @@ def wait_for_trials(out: Path, n: int, process: subprocess.Popen[str]) -> None:
 def test_an_interrupted_evaluation_is_partial_and_goes_on(
     how: signal.Signals, files: list[str], tmp_path: Path
 ) -> None:
-    out = tmp_path / "results"
+    out = tmp_path / "my results"
     with openai_server(Policy(latency_s=0.15)) as server:
         plan = ["--samples", "3", "--concurrency", "1", "--no-inspect-log", "--out", str(out), *files]
         process = start("--before", f"fake@{server.base_url}", *plan)
@@ -209,7 +209,7 @@ def test_an_interrupted_evaluation_is_partial_and_goes_on(
         process.send_signal(how)
         stdout, stderr = process.communicate(timeout=300)
         assert process.returncode == 130, stderr
-        assert f"--resume {out}" in stderr and stdout.rstrip().endswith(f"evaluation: {out}")
+        assert f"--resume '{out}'" in stderr and stdout.rstrip().endswith(f"evaluation: {out}")
         first, n_asked = trials(out), len(server.requests)
         assert results(out)["partial"] and "PARTIAL" in (out / "results.md").read_text(encoding="utf-8")
         assert results(out)["trials"] == {"planned": 16, "played": len(first)} and 3 <= len(first) < 16
@@ -243,7 +243,7 @@ def test_a_trial_that_a_fault_ended_is_played_again(files: list[str], tmp_path: 
 
 
 def test_a_changed_question_file_is_not_mixed_in(files: list[str], tmp_path: Path) -> None:
-    out = tmp_path / "results"
+    out = tmp_path / "my results"
     with openai_server(Policy()) as server:
         plan = ["--before", server.base_url, "--samples", "1", "--limit", "2", "--out", str(out), *files]
         evaluate(*plan)
@@ -251,7 +251,7 @@ def test_a_changed_question_file_is_not_mixed_in(files: list[str], tmp_path: Pat
         with (tmp_path / "mine.jsonl").open("a", encoding="utf-8") as file:
             file.write("\n" + json.dumps({**raw(0), "qid": "q9"}, ensure_ascii=False))
         changed = evaluate("--resume", str(out))
-    assert again.exit_code == 2 and f"continue it with --resume {out}" in again.stderr
+    assert again.exit_code == 2 and f"continue it with --resume '{out}'" in again.stderr
     assert changed.exit_code == 2 and "questions: {'mine': [2," in changed.stderr
 
 
@@ -311,9 +311,10 @@ def test_a_run_without_a_checkpoint_is_named(files: list[str], tmp_path: Path) -
 def logged(files: list[str], tmp_path: Path) -> Path:
     pytest.importorskip("inspect_ai", reason="needs the extra eval")
     with openai_server(Policy()) as server:
-        done = evaluate("--before", server.base_url, "--samples", "2", "--out", str(tmp_path / "results"), *files)
-    assert "inspect view --log-dir" in done.stderr
-    return tmp_path / "results" / "inspect"
+        done = evaluate("--before", server.base_url, "--samples", "2", "--out", str(tmp_path / "my results"), *files)
+    folder = tmp_path / "my results" / "inspect"
+    assert f"inspect view --log-dir '{folder}'" in done.stderr
+    return folder
 
 
 def test_inspect_ai_reads_its_logs(logged: Path) -> None:

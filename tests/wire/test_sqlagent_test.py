@@ -146,9 +146,33 @@ def test_parallel_tool_calls(database: Path) -> None:
     assert (row["n_turns"], row["stop_reason"], row["unscored"]) == (2, "answered", "no_reference")
 
 
+@pytest.mark.parametrize("scorer", ["sql_result", "own"])
+def test_a_question_of_ones_own_is_asked_whatever_the_scorer_needs(
+    scorer: str, scripted: FakeServer, database: Path, tmp_path: Path
+) -> None:
+    (file := tmp_path / "rewards.py").write_text("def own(completions, solution, **columns):\n    return [1.0]\n")
+    term = {"scorer": scorer if scorer == "sql_result" else f"{file}:own"}
+    flags = ("--database", database, "--set", f"reward.terms={json.dumps([term])}")
+    done = invoke("--base-url", scripted.base_url, "--question", "青霉素治什么？", *flags)
+    assert done.exit_code == 0, done.output
+    assert ANSWER in done.stdout and "none (no_reference)" in done.stdout and "faults: none" in done.stdout
+
+
+def test_a_row_with_an_answer_still_says_what_its_scorer_lacks(
+    scripted: FakeServer, database: Path, questions: Path
+) -> None:
+    flags = ("--database", database, "--set", "reward.default_scorer=sql_result")
+    done = invoke("--base-url", scripted.base_url, "--file", questions, *flags)
+    assert done.exit_code == 2 and "row 1 (q0): scorer 'sql_result' needs reference queries" in done.stderr
+    assert scripted.requests == []
+
+
 def test_unknown_tool_ends_the_episode_and_is_no_fault(database: Path) -> None:
     done = ask(in_turn(tool_call_reply(("delete_everything", {})), chat_reply("x")), database=database)
     assert done.exit_code == 0
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    at = lines.index("delete_everything {}")
+    assert (lines[at - 1], lines[at + 1]) == ("turn 1", "was not run")
     assert "invalid_tool_call after 1 turn(s)" in done.stdout
 
 
@@ -204,6 +228,18 @@ def test_what_would_fail_every_time_is_asked_once(status: int, n_asked: int, dat
     assert [row["unscored"] for row in rows] == ["llm_fault"] * n_asked
     assert all(row["reward"] is None for row in rows) and done.exit_code == 1
     assert ("were not asked" in done.stderr) == (n_asked < 3)
+
+
+@pytest.mark.long
+def test_a_fault_of_one_tool_call_stops_no_other_question(database: Path, questions: Path, tmp_path: Path) -> None:
+    (file := tmp_path / "sensor.py").write_text("def sensor() -> str:\n    raise SystemExit('unplugged')\n")
+    handler = in_turn(tool_call_reply(("sensor", {})), chat_reply(ANSWER))
+    with openai_server(handler) as server:
+        flags = ("--file", questions, "--database", database, "--set", f"agent.tools={json.dumps(['sql', str(file)])}")
+        done = invoke("--base-url", server.base_url, *flags, "--json")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["unscored"] for row in rows] == ["tool_fault", "", ""], done.output
+    assert done.exit_code == 1 and "not asked" not in done.stderr
 
 
 HOSTILE = "[bold]fett[/bold] [/] \x1b[31mred\x1b]0;title\x07 \u202eevil \\[x] :smile:"
