@@ -6,6 +6,7 @@ Guarantees: pure functions. Not covered: synonyms; other units, to which `wordin
 from __future__ import annotations
 
 import re
+from decimal import ROUND_HALF_UP, Decimal
 
 from sql_agent.offline_judge.values import DATE, MONTHS, NUMBER, SCALES
 from sql_agent.records import AnswerType
@@ -22,7 +23,7 @@ ASKS_DAY = re.compile(r"哪1?[天日](?!.*[点时])|\b(?:what|which) da(?:y|te)\
 UNSCALED = re.compile(r"(?<!\d)(?<!\d )(thousand|million|billion|[万亿])")
 IS_ROUNDED = re.compile(r"(?:\b(?:about|around|approximately|roughly)|约)[ =:]{0,2}\d|\d[^\d,;。]{0,6}左右")
 MAX_DECIMALS, MAX_DECIMALS_ROUNDED = 3, 1  # more are rarely written in full; of a number that is told as a rough one
-MOST_DIGITS = 5
+MOST_DIGITS, SURE_DIGITS = 5, 3
 
 
 def forms_of(value: str, kind: AnswerType, question: str, said: str) -> list[str]:
@@ -43,11 +44,23 @@ def _forms_of_number(value: str, number: str, question: str, said: str) -> list[
     if decimals > (MAX_DECIMALS_ROUNDED if is_rough else MAX_DECIMALS):
         least = 0 if is_rough else 1
         forms += [f"{round(float(number), digits):.10g}" for digits in range(least, min(decimals, MOST_DIGITS))]
+    forms += _rounded(number)
     if abs(float(number)) <= 1 and "." in number:
-        forms.append(f"{float(number) * 100:.10g} percent")
+        percent = f"{float(number) * 100:.10g}"
+        whole = [f"{float(percent):.0f}"] if is_rough and len(percent.partition(".")[0]) > 1 else []
+        forms += [f"{share} percent" for share in (percent, *_rounded(percent), *whole)]
     if ASKS_MONTH.search(question) and value.isdecimal() and 1 <= int(value) <= len(MONTHS):
         forms += _names_of_month(int(value))
     return forms
+
+
+def _rounded(number: str) -> list[str]:
+    """A number with decimals to fewer of them, of three significant digits or more."""
+    decimals = min(len(number.partition(".")[2]), MOST_DIGITS)
+    places = [
+        f"{Decimal(number).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):f}" for digits in range(1, decimals)
+    ]
+    return [f"{Decimal(one).normalize():f}" for one in places if len(re.sub(r"[-.]", "", one).lstrip("0")) >= SURE_DIGITS]
 
 
 def _in_full(number: str, question: str) -> list[str]:

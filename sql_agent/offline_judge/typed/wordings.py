@@ -47,6 +47,7 @@ SHARE = re.compile(
     r"|每(?P<of_each>\d{1,9})[^\d,;。]{1,8}[里中]有?(?P<some>\d{1,9})"
 )
 PERCENT = re.compile(r"percent|百分|\bpct\b")
+FALSE_PERCENT = re.compile(r"(?<![\d.])(0\.\d{1,15}) percent")
 SAME_SHARE = 1e-6
 
 
@@ -81,7 +82,7 @@ def in_asked_form(answer: str, truth: Truth, question: str) -> str:
     number = NUMBER.match(first)
     if n == 1 and number:
         said = _as_number(said, number[0], truth, question)
-    return _without_false_percent(said, first, f"{question} {truth.columns}")
+    return _without_false_percent(said, first, truth, question)
 
 
 def with_zeros(said: str, question: str) -> str:
@@ -131,10 +132,18 @@ def _is_share(share: re.Match[str], percent: float) -> bool:
     return bool(whole) and abs(100 * part / whole - percent) < SAME_SHARE
 
 
-def _without_false_percent(said: str, value: str, question: str) -> str:
-    """A text without the value where it is a share and told as if it were one of a hundred: 0.9 is no 0.9 %."""
-    is_share = value.startswith("0.") and not PERCENT.search(f"{question} {value}")
-    return re.sub(rf"(?<![\d.]){re.escape(value)} percent", " ", said) if is_share else said
+def _without_false_percent(said: str, value: str, truth: Truth, question: str) -> str:
+    """A text without the value, or it rounded, where it is a share and told as if it were one of a hundred: 0.9 is no
+    0.9 %. What is asked for in percent is one where it stands in a column that is not named so."""
+    named = [question] if not any(truth.columns) else truth.columns
+    if not value.startswith("0.") or PERCENT.search(" ".join([*named, value])):
+        return said
+    return FALSE_PERCENT.sub(lambda share: " " if _is_rounded_to(value, share[1]) else share[0], said)
+
+
+def _is_rounded_to(value: str, rounded: str) -> bool:
+    number = NUMBER.match(value)
+    return number is not None and f"{float(number[0]):.{len(rounded.partition('.')[2])}f}" == rounded
 
 
 def _with_year(answer: str, question: str) -> str:
