@@ -20,7 +20,9 @@ WHOLE = re.compile(
     r"\bof (?:the |its |their |all |a total of |[\w ]{1,20} s )?(\d[\d.]{0,15})"
     r"|(?<![\d.])(\d[\d.]{0,15})[^\W\d]{1,6}[里中]"
 )
-ABOUT = re.compile(r"(?:\b(?:about|around|approximately|roughly|some|over|nearly|almost|just (?:over|under))|[约近]) ?(\d[\d.]{0,15})")
+ABOUT = re.compile(
+    r"(?:\b(?:about|around|approximately|roughly|some|over|nearly|almost|just (?:over|under))|[约近]) ?(\d[\d.]{0,15})"
+)
 CLOSE = 0.005  # a share of what is calculated
 MAX_TERMS, MAX_FACTORS = 12, 3
 

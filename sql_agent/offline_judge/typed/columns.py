@@ -36,7 +36,10 @@ ASKS = re.compile(  # a question may ask twice
     r"(?:how|what|when|where|which|who|whose|list|name|rank|give)\b"
     r"|多[少大长高久远重]|几|哪|什么|谁|怎"
 )
-IS_KEY = re.compile(r"(?:^|[ _])(?:id|no|nr|nbr|num|code|cd|key|number|uuid)$|(?:编|证|代|卡|单|工|学)号$|号码$|[编代]码$")
+IS_KEY = re.compile(
+    r"(?:^|[ _])(?:id|no|nr|nbr|num|code|cd|key|number|uuid)$|(?:编|证|代|卡|单|工|学)号$|号码$|[编代]码$"
+)
+WHO = re.compile(r"\bwho(?:m|se)?\b|谁")
 ASKS_KEY = re.compile(r"\b(?:numbers?(?! of)|no|nr|ids?|codes?|keys?)\b|[编证代卡单工学]号|号码|[编代]码")
 IS_FLAG = re.compile(r"[01ynft]|yes|no|true|false|[是否]")
 MOMENT = re.compile(rf"{DATE.pattern}|{TIME}|\d{{4}}(?:-\d\d)?")
@@ -68,7 +71,7 @@ def _of_form(asked: str, columns: dict[str, list[str]], *, is_yes_no: bool) -> l
     is_form_asked = IS_FLAG.fullmatch if is_yes_no else _form_asked(asked)
     fitting = [name for name, texts in columns.items() if is_form_asked and all(map(is_form_asked, texts))]
     places = {name: place for name in columns if (place := place_of(name, asked)) >= 0}
-    fitting = _without_keys(fitting, asked, places, is_name=is_form_asked is _is_name)
+    fitting = _without_keys(fitting, asked, places, is_name=is_form_asked is _is_name and not WHO.search(asked))
     if is_yes_no:
         return [_first(fitting, places)] if fitting else [*columns]
     if not fitting:

@@ -1,7 +1,7 @@
 """A yes or a no that a query's cells tell without a flag: by a status ("paid") or by two numbers that are compared.
 
-A status is yes where the question says it ("has it paid?"), and no where it is the opposite of a word of the question, or
-denies one. Two numbers of a row tell which is more where the question names a column on each side of its comparison.
+A status is yes where the question says it ("has it paid?"), and no where it is the opposite of a word of the question,
+or denies one. Two numbers of a row tell which is more where the question names a column on each side of its comparison.
 Guarantees: pure functions on text in the normal form, linear in it. Not covered: a status of several words; what the
 question says as what a thing is and not as what is asked ("is the open order here?"), which is no answer.
 """
