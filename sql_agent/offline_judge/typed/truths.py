@@ -66,7 +66,7 @@ def kind_of_cells(question: str, cells: Sequence[Cell]) -> AnswerType | Literal[
     texts = [plain(cell.text) for cell in cells]
     if asks_yes_no and _stated(question, cells) is not None:
         return "yes_no"
-    if asks_yes_no and len(texts) > 1 and all(map(NUMBER.fullmatch, texts)):
+    if asks_yes_no and len(texts) > 1 and all(map(NUMBER.fullmatch, texts)) and all(cell.column for cell in cells):
         return ""
     if not texts or len(texts) > MAX_ITEMS or not all(_is_short(cell.text) for cell in cells):
         return ""
@@ -137,10 +137,11 @@ def _yes_or_no(value: str) -> str:
 
 
 def _stated(question: str, cells: Sequence[Cell]) -> bool | None:
-    """What cells without a flag say to a question of yes or no; None where they are of several rows, or say nothing."""
+    """What cells without a flag say to a question of yes or no; None where they are of several rows or of no column, as
+    what is quoted, or say nothing."""
     texts = [plain(cell.text) for cell in cells]
     is_flag = any(text in {*YES_WORDS, *NO_WORDS, *FLAGS} for text in texts)
-    if len({cell.row for cell in cells}) > 1 or (len(texts) == 1 and is_flag):
+    if len({cell.row for cell in cells}) > 1 or not all(cell.column for cell in cells) or (len(texts) == 1 and is_flag):
         return None
     return verdict_of_cells(plain(question), texts, [cell.column for cell in cells])
 

@@ -60,7 +60,7 @@ def prepared(raw: str, truth: Truth, raw_question: str) -> str:
     """A raw answer without the question that it repeats, symbols and offers; its days with the question's year."""
     answer = SYMBOL.sub("\n", _without_question(raw, raw_question))
     answer = _without_offer(_with_year(answer, plain(raw_question)), raw_question)
-    answer = _without_header(answer, truth) if truth.is_named else answer
+    answer = _without_header(answer, truth) if truth.n_values > 1 else answer
     return HEAPED.sub("、", answer) if truth.kind in ("name", "set") else answer
 
 
