@@ -71,6 +71,11 @@ CHOICE = re.compile(
 )  # and in what form
 
 
+COMPARED_YEAR = re.compile(
+    r"\bcompare\w*(?: \w+){0,4} (?:to|with|and|against) (?:19|20)\d\d\b|[和与跟](?:19|20)\d\d年.{0,6}[比对]"
+)
+
+
 def cut_offers(answer: str, numbers: Set[str] = frozenset()) -> tuple[str, str]:
     """An answer without the offers at its end, and these; `numbers` may stand in them."""
     pieces, offers = _pieces(answer), list[str]()
@@ -106,6 +111,7 @@ def _pieces(answer: str) -> list[str]:
 def _is_offer(said: str, numbers: Set[str] = frozenset()) -> bool:
     bare = CHOICE.sub(" ", said)
     bare = re.sub(r"(?<=[a-z] )1\b(?!\d)", " ", bare)  # each one
+    bare = COMPARED_YEAR.sub(" ", bare) if "?" in said else bare
     is_own = (
         not TELLS.search(said)
         and ADDRESSES.search(said)

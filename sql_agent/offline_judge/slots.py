@@ -21,6 +21,7 @@ from sql_agent.words.meanings import (
     OF_GRAMMAR,
     is_chinese_verb,
     is_chinese_word,
+    is_measure,
     is_opposite,
     n_senses,
     same_meaning,
@@ -74,6 +75,7 @@ ASIDE = re.compile(r" (?:of|in|at|on|from) ((?:the |an? )?[\w ]+)\W*$")  # what 
 WHICH = re.compile(r"哪[1几]?[^\W天年月日里儿]|什么(?!时候)")  # the next word is the noun
 COMPARES = re.compile(r"\bthan\b|比(?!赛)|超过")
 DEGREE = re.compile(r"\b(?:more|less|[a-z]{2,}er)\b|[更较]")
+MEASURED = re.compile("#[# ]*(?:([\u4e00-\u9fff])(?=[\u4e00-\u9fff]))?")
 HAN = re.compile("[\u4e00-\u9fff]+")
 PASSIVE = re.compile(r"\b(?:is|are|was|were|been|being|be|by)\b|[是被由给让从]")
 
@@ -292,14 +294,20 @@ def _may_mean(gone: Sequence[str], new: Sequence[str]) -> bool:
     another way what is done: as a verb that is longer or shorter."""
     one, other = "".join(gone), "".join(new)
     is_done = len(one) != len(other) and any(map(is_chinese_verb, (*gone, *new)))
-    return is_done or {*other} <= {*one} or (one not in other and {*one} <= {*other})
+    is_there = one.endswith("有") and other.endswith("有")  # 共有, 设有
+    return is_done or is_there or {*other} <= {*one} or (one not in other and {*one} <= {*other})
 
 
 def _words(text: str) -> list[str]:
     """The words that say something."""
-    text = re.sub("#[# ]*", " # ", re.sub(r"(?<=\d)年", "年 ", DENIALS.sub(" ", text)))
+    text = MEASURED.sub(_beside_measure, re.sub(r"(?<=\d)年", "年 ", DENIALS.sub(" ", text)))
     told = (one for *_, one in _spans(text))
     return [one for one in told if stem(one) not in LIGHT_WORDS and not one.isdecimal() and one != "?"]
+
+
+def _beside_measure(value: re.Match[str]) -> str:
+    """A value's sign, and apart from what is counted the character that stands between."""
+    return f" # {value[1]} " if value[1] and is_measure(value[1]) else f" # {value[1] or ''}"
 
 
 def is_form(one: str, other: str) -> bool:

@@ -76,6 +76,7 @@ COLON = re.compile(r"(?<=\d)\**:\** +(?=\**\d)")  # with a blank: of no time, bu
 MONEY = re.compile(r"([^\S\n]?)(?:US|HK)?[$€£¥]\s?(?=-?\d)|(?<=\d) ?[$€£¥](?! ?\d)")
 CENTS = re.compile(r"(€ ?)?(?<![\d.,])(\d+(?:\.\d{3})*),(\d\d)(?!\d)((?(1)| ?(?:€|eur(?:os?)?\b)))", re.I)  # 1.234,50 €
 STROKES = str.maketrans({"Ł": "L", "ł": "l", "Ø": "O", "ø": "o", "Đ": "D", "đ": "d", "ß": "ss", "Æ": "Ae", "æ": "ae"})
+NUMERO = re.compile(r"(?<=[\w(（] )no\. ?(?=\d)|(?<=[(（])no\. ?(?=\d)", re.I)  # no. 7, and no denial
 ABBREVIATED = re.compile(r"\b(mr|mrs|ms|dr|prof|st)\. ?", re.I)
 
 
@@ -85,6 +86,7 @@ def plain(text: str) -> str:
     text = NO_NUMERAL.sub("", unfolded(text.replace("，", ";")).replace("零下", "负"))
     text = re.sub(r"(?<=[a-z])n['’]t\b", " not", re.sub(r"(?<=\w)['’](?=(?:s|re|ve|ll|d|m)\b)", " ", text, flags=re.I))
     text = re.sub(r"(?<=\w)['’](?=\w)", "", text)  # O'Brien is one word
+    text = NUMERO.sub("number ", text)
     text = SUPERLATIVE.sub(r"\1", QUARTER.sub(lambda m: f"时{45 if m[1] in '3三' else 15}分", OCLOCK.sub("时", text)))
     text = THOUSAND.sub(r"\1 thousand", text)
     text = CENTS.sub(lambda m: f"{m[1] or ''}{m[2].replace('.', '')}.{m[3]}{m[4]}", text)

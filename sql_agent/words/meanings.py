@@ -379,9 +379,17 @@ def is_opposite(first: str, second: str) -> bool:
     if len(first) == len(second) > len(differ) == 1 and not first.isascii():
         is_name = any(entry[1].isupper() for entry in _cedict().get(first, ()))
         return not is_name and is_opposite(*differ[0])
-    if any({base, other} in OPPOSED for base in _bases(first) for other in _bases(second)):
+    if _go_opposite_ways(first, second) or any(
+        {base, other} in OPPOSED for base in _bases(first) for other in _bases(second)
+    ):
         return True
     return not _opposed(first).isdisjoint(_senses(second)) and not one_sense(first, second)
+
+
+def _go_opposite_ways(first: str, second: str) -> bool:
+    """Whether two Chinese verbs of two characters end in what goes in and out: 投入, 退出."""
+    is_pair = len(first) == len(second) == 2 and {first[1], second[1]} in ({"入", "出"}, {"进", "出"})
+    return is_pair and is_chinese_verb(first) and is_chinese_verb(second)
 
 
 @functools.lru_cache(maxsize=65536)

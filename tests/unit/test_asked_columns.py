@@ -38,6 +38,11 @@ def rows(columns: str, *told: str) -> list[Cell]:
         ("各房型每晚多少钱？", rows("room,price", "单人间|288", "套房|888"), "room,price"),
         ("What was the average catch per boat, in tonnes?", rows("boats,avg_t", "36|27.4"), "avg_t"),
         ("What was the quantity sold per shop?", rows("shops,qty", "Old Mill|4", "Quay|9"), "shops,qty"),
+        ("How deep was the deepest dive?", rows("dive_id,depth_m", "7714|61"), "depth_m"),
+        ("Which dive was the deepest?", rows("dive_id,depth_m", "7714|61"), "dive_id"),
+        ("Who are the skippers?", rows("skip_cd,name", "RX|Ada Lund", "QV|Bo Dahl"), "name"),
+        ("Who steered most often, and how many times?", rows("name,n,pass_no", "Ada Lund|9|P-3"), "name,n"),
+        ("What are the name and pass number?", rows("name,pass_no", "Ada Lund|P-3"), "name,pass_no"),
     ],
 )  # fmt: skip
 def test_the_columns_that_a_question_asks_for(question: str, cells: list[Cell], asked: str) -> None:

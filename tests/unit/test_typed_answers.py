@@ -494,6 +494,60 @@ SALES, TABLES = "Did branch 4 sell more than branch 9?", "Give the price for Oak
         ("Was the boat out on 2 May?", "x", [[0]], "Not only was the boat out on 2 May.", 0),
         ("卞安潜了多少次？", "n", [[18]], "卞安共潜了18次。以上信息来自数据库。", 1),
         ("卞安得了多少分？", "n", [[18]], "卞安获得18分。", 1),
+        (
+            "When did Ada Lund sail?",
+            "on pass_no",
+            [["2021-03-09", 414]],
+            "Ada Lund (pass no. 414) sailed on 9 March 2021.",
+            1,
+        ),
+        (
+            "Did we rent out more kayaks than rafts?",
+            "n_kayaks n_rafts",
+            [[12, 31]],
+            "No, more rafts (31) than kayaks (12).",
+            1,
+        ),
+        ("Did we rent out more kayaks than rafts?", "n_kayaks n_rafts", [[12, 31]], "Yes, 31 kayaks and 12 rafts.", 0),
+        ("Did we rent out fewer kayaks than rafts?", "n_kayaks n_rafts", [[12, 31]], "Yes, we did.", 1),
+        ("Has the skipper signed the form?", "form_status", [["signed"]], "Yes, it is signed.", 1),
+        ("Has the skipper signed the form?", "form_status", [["unsigned"]], "Yes, it is signed.", 0),
+        ("Has the skipper signed the form?", "form_status", [["unsigned"]], "No, the skipper has not.", 1),
+        ("Is the jetty open?", "state", [["closed"]], "The jetty is open.", 0),
+        ("On which day of June 2021 did it rain most?", "d mm", [["2021-06-17", 44]], "On the 17th, with 44 mm.", 1),
+        ("On which day of June 2021 did it rain most?", "d mm", [["2021-06-17", 44]], "On the 16th, with 44 mm.", 0),
+        ("When does the lease end?", "d", [["2023-09-30"]], "At the end of September 2023 (2023-09-30).", 1),
+        ("雨最大的是哪天？", "d", [["2021-06-17"]], "6月17日（2021年）。", 1),
+        ("雨最大的是哪天？", "d", [["2021-06-17"]], "6月17日（2020年）。", 0),
+        ("Who won the race?", "name s", [["Ada Dorvik", 71]], "The race went to Dorvik.", 1),
+        ("Who won the race?", "name s", [["Ada Dorvik", 71]], "The race went to Bo Dorvik.", 0),
+        ("Which crews raced?", "name", [["The Otters"], ["Vellmar RC"]], "Otters and Vellmar.", 1),
+        ("Which pump is used for oil?", "name", [["rotary"]], "Rotary is used for water; for oil it's piston.", 0),
+        (
+            "Which boat made the most dives?",
+            "boat n",
+            [["Alba", 18]],
+            "Sorting the boats by dives, Alba comes first.",
+            1,
+        ),
+        ("哪条船出海最多？", "boat n", [["白鹭号", 18]], "我按出海次数降序取第一条，是白鹭号。", 1),
+        (
+            "List the boats by length, longest first.",
+            "boat m",
+            [["Alba", 31], ["Bora", 24]],
+            "| # | Boat | Metres |\n|---|---|---|\n| 1 | Alba | 31 |\n| 2 | Bora | 24 |",
+            1,
+        ),
+        (
+            "List the boats by length, longest first.",
+            "boat m",
+            [["Alba", 31], ["Bora", 24]],
+            "| # | Boat | Metres |\n|---|---|---|\n| 1 | Bora | 24 |\n| 2 | Alba | 31 |",
+            0,
+        ),
+        ("这批货是哪天买入的？", "d", [["2021-06-17"]], "2021年6月17日卖出。", 0),
+        ("一锅玉米粥要煮多少分钟？", "n", [[18]], "一锅鱼丸要煮18分钟。", 0),
+        ("How many dives were made in 2021?", "n", [[18]], "18 dives were made. Shall I compare it with 2020?", 1),
     ],
 )
 def test_rows_and_numbers(question: str, columns: str, rows: list[list[object]], answer: str, value: float) -> None:
@@ -748,6 +802,27 @@ def test_none_one_months_times_and_other_units(question: str, cell: str, answer:
 def test_a_number_may_be_rounded_where_the_answer_says_so_of_it(answer: str, value: int) -> None:
     question = "What is the average price?" if answer.isascii() else "平均价格是多少？"
     found = grade(question=question, reference="", evidence=["3.12"], answer=answer)
+    assert found and found.value == value
+
+
+@pytest.mark.parametrize(
+    ("question", "column", "cell", "answer", "value"),
+    [
+        ("What was the mean speed?", "v", "14.386", "It was 14.39.", 1),
+        ("What was the mean speed?", "v", "14.386", "It was 14.38.", 0),
+        ("What was the mean speed?", "v", "14.386", "It was 14.", 0),
+        ("What percentage of tyres failed?", "rate", "0.1284", "12.8% of the tyres failed.", 1),
+        ("What percentage of tyres failed?", "rate", "0.1284", "About 13% of the tyres failed.", 1),
+        ("What percentage of tyres failed?", "rate", "0.1284", "0.1284% of the tyres failed.", 0),
+        ("What percentage of tyres failed?", "rate", "0.1284", "0.128% of the tyres failed.", 0),
+        ("What percentage of tyres failed?", "failed_pct", "0.1284", "0.1284% of the tyres failed.", 1),
+    ],
+)
+def test_what_is_rounded_to_three_digits_is_the_value(
+    question: str, column: str, cell: str, answer: str, value: float
+) -> None:
+    cells = [Cell(cell, "0", column)]
+    found = grade(question=question, reference="", evidence=cells, answer=answer, kind="number")
     assert found and found.value == value
 
 

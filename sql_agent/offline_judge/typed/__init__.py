@@ -1,6 +1,7 @@
 """Short answers: the truth is a number, a date, yes or no, a name, or several, and the answer a sentence of any words.
 
 1. `truths` reads from a query's rows (or a reference) which values the question asks for, `columns` from which columns.
+   A status, or two numbers that are compared, may be a yes or a no: `verdicts_of_cells`.
 2. `wordings` brings the answer to the form that the question asks for (a unit, a share, "none" for 0), `forms` lists
    the ways to say each value. `asides` cuts what only says more of the same thing.
 3. A yes or no is what all clauses say of the question's words: `yes_no`.

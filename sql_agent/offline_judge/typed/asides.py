@@ -17,6 +17,7 @@ from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
 from sql_agent.offline_judge.lexicon import tokens
 from sql_agent.offline_judge.slots import COMMON, stem, terms
 from sql_agent.offline_judge.typed.calculation import VALUE, without_numbers
+from sql_agent.offline_judge.typed.doubted import denials
 from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number
 from sql_agent.offline_judge.values import DATE, NUMBER, TIME, plain
 from sql_agent.words.meanings import is_chinese_verb
@@ -28,11 +29,14 @@ PIECE_END = re.compile(
 PROCESS = re.compile(
     r"\b(?:quer(?:y|ies)|sql|tables?|columns?|database|data(?:set)?|records?|rows?|results?|schema|joins?|lookups?"
     r"|assumptions?|attempts?|tr(?:y|ies)|steps?|statements?|source)\b"
-    r"|[a-z_]表|查[询了看得到遍一1]|经查|[我再]查|列名|[数依]据|假设|结果|语句|来源|记[录载]"
+    r"|\b(?:group(?:ed|ing)|sort(?:ed|ing)|filter(?:ed|ing)|order(?:ed|ing) by|descending|ascending|divid(?:ed|ing)"
+    r"|multipl(?:ied|ying))\b"
+    r"|[升降]序|排序|分组|汇总|筛选|[a-z_]表|查[询了看得到遍一1]|经查|[我再]查|列名|[数依]据|假设|结果|语句|来源|记[录载]"
 )
 OF_PROCESS = re.compile(
     r"\b\d+ (?:more |sql |separate |simple )?(?:quer(?:y|ies)|tables?|columns?|records?|rows?|joins?|attempts?|times?"
     r"|tr(?:y|ies)|steps?|statements?|lookups?)\b|第?\d+[次遍条张个](?:sql|语句|查询|表|列|数据库|步)?"
+    r"|\b(?:multiplied by|times) 100\b|乘以?100"
 )
 NONE_NEEDED = re.compile(r"\bno (?:further |other |extra |additional )?(?:assumptions?|joins?)\b|无需|不[需必用]要?")
 HOW = re.compile(r"^(?:at least )?(?=according|as far as|as (?:it|things) stand)")
@@ -85,13 +89,21 @@ def cut_asides(raw: str, value: Sought) -> str:
         return raw
     if value.kind not in ("list", "set"):
         tells = _with_heaps(pieces, _with_parentheses(pieces, tells), value)
-    first, of_process = tells.index(True), _of_process(pieces, tells)
+    first, of_process = tells.index(True), _of_process(pieces, tells, value)
     kept = list[str]()
     for n, (piece, is_told) in enumerate(zip(pieces, tells, strict=True)):
         may_go = not is_told and piece.text.strip() and piece.end not in ("?", "？")
         is_aside = may_go and _is_aside(piece, value, is_after=n > first)
         kept.append("\n" if is_aside or n in of_process else piece.text + piece.end)
     return "".join(kept)
+
+
+def without_process(raw: str, value: Sought) -> str:
+    """A raw answer without what tells how the value was found."""
+    pieces = _pieces(raw)
+    tells = [value.is_in(plain(piece.text)) for piece in pieces]
+    of_process = _of_process(pieces, tells, value) if True in tells else set[int]()
+    return "".join("\n" if n in of_process else piece.text + piece.end for n, piece in enumerate(pieces))
 
 
 def _pieces(raw: str) -> list[Piece]:
@@ -134,7 +146,7 @@ def _shape(said: str, value: Sought) -> str:
     return " ".join(word for word, _ in groupby(known))
 
 
-def _of_process(pieces: Sequence[Piece], tells: Sequence[bool]) -> set[int]:
+def _of_process(pieces: Sequence[Piece], tells: Sequence[bool], value: Sought) -> set[int]:
     """The places of pieces that tell how the value was found, and not the value; sentence by sentence."""
     places, sentence, first = set[int](), list[int](), tells.index(True)
     for n, piece in enumerate(pieces):
@@ -143,22 +155,24 @@ def _of_process(pieces: Sequence[Piece], tells: Sequence[bool]) -> set[int]:
             continue
         untold = [place for place in sentence if not tells[place]]
         text = ", ".join(pieces[place].text for place in untold)
-        if len(untold) == len(sentence) and _is_process(text, is_before=n <= first):
+        if len(untold) == len(sentence) and _is_process(text, value.question, is_before=n <= first):
             places.update(untold)
         else:
-            places.update(place for place in untold if _is_process(pieces[place].text, is_before=False))
+            places.update(place for place in untold if _is_process(pieces[place].text, value.question, is_before=False))
         sentence = []
     return places
 
 
-def _is_process(raw: str, *, is_before: bool) -> bool:
+def _is_process(raw: str, question: str, *, is_before: bool) -> bool:
     """Whether a text tells of queries, tables and the like; before the value, of mistakes too."""
     said = plain(raw)
     if not PROCESS.search(said):
         return False
+    said = without_numbers(said, frozenset(NUMBER.findall(question)))
     said = PROCESS.sub(" ", OF_PROCESS.sub(" ", NONE_NEEDED.sub(" ", HOW.sub("", said))))
     doubts = {*DOUBTS.findall(said)} - (MISTAKES if is_before else set())
-    return not (re.search(r"[?？\d]", said) or DENIALS.search(said) or doubts or _has_names(raw, is_sentence=True))
+    denied = {*DENIALS.findall(said)} - {*DENIALS.findall(question)}
+    return not (re.search(r"[?？\d]", said) or denied or doubts or _has_names(raw, is_sentence=True))
 
 
 def _is_aside(piece: Piece, value: Sought, *, is_after: bool) -> bool:
@@ -173,7 +187,7 @@ def _is_aside(piece: Piece, value: Sought, *, is_after: bool) -> bool:
         return False
     if is_after and _is_of_another(piece.text, said, value):
         return True
-    if DENIALS.search(said):
+    if denials(said):
         return False
     if value.kind in ("list", "set"):
         return piece.is_inner and not value.has_digit and re.search(r"\d", said) is not None

@@ -20,7 +20,9 @@ WHOLE = re.compile(
     r"\bof (?:the |its |their |all |a total of |[\w ]{1,20} s )?(\d[\d.]{0,15})"
     r"|(?<![\d.])(\d[\d.]{0,15})[^\W\d]{1,6}[里中]"
 )
-ABOUT = re.compile(r"(?:\b(?:about|around|approximately|roughly|some|over|nearly)|[约近]) ?(\d[\d.]{0,15})")
+ABOUT = re.compile(
+    r"(?:\b(?:about|around|approximately|roughly|some|over|nearly|almost|just (?:over|under))|[约近]) ?(\d[\d.]{0,15})"
+)
 RESULT = re.compile(r"\d ?= ?(\d{1,15}(?:\.\d{1,15})?)(?![\d.]| ?[-+−*×/÷] ?\d)")  # of a calculation
 CLOSE = 0.005  # a share of what is calculated
 MAX_TERMS, MAX_FACTORS = 12, 3
@@ -37,7 +39,7 @@ def explained(said: str, value: float, own: Set[str]) -> frozenset[str]:
         if new and CALCULATES.search(said) and len(terms) <= MAX_TERMS and _makes([*map(float, terms)], abs(value)):
             return frozenset(terms)
     wholes = {whole for groups in WHOLE.findall(said) for whole in groups if whole and float(whole.rstrip(".")) > value}
-    rounded = {float(f"{value:.{digits}g}") for digits in (2, 3)}
+    rounded = {float(f"{value:.{digits}g}") for digits in (1, 2, 3)}
     rough = {number for number in ABOUT.findall(said) if number in new and float(number) in rounded}
     return frozenset(rough | wholes & {*new})
 

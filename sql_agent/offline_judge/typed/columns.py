@@ -2,8 +2,9 @@
 
 By what the question asks with (who, how many, when), by the columns that it names, and by what it says itself. Where it
 joins things ("the name and the price"), those that it names are asked for too. What is not asked for may be told
-beside. Guarantees: pure functions on text in the normal form, linear in it; where nothing tells columns apart, all are
-asked for. Not covered: a column that is named by a word of another meaning.
+beside. A column of keys (match_id, 会员编号) is no amount, and asked for only where the question names it or no other
+column has an answer. Guarantees: pure functions on text in the normal form, linear in it; where nothing tells columns
+apart, all are asked for. Not covered: a column that is named by a word of another meaning.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ ASKS = re.compile(  # a question may ask twice
     r"(?:how|what|when|where|which|who|whose|list|name|rank|give)\b"
     r"|多[少大长高久远重]|几|哪|什么|谁|怎"
 )
+IS_KEY = re.compile(
+    r"(?:^|[ _])(?:id|no|nr|nbr|num|code|cd|key|number|uuid)$|(?:编|证|代|卡|单|工|学)号$|号码$|[编代]码$"
+)
+WHO = re.compile(r"\bwho(?:m|se)?\b|谁")
+ASKS_KEY = re.compile(r"\b(?:numbers?(?! of)|no|nr|ids?|codes?|keys?)\b|[编证代卡单工学]号|号码|[编代]码")
 IS_FLAG = re.compile(r"[01ynft]|yes|no|true|false|[是否]")
 MOMENT = re.compile(rf"{DATE.pattern}|{TIME}|\d{{4}}(?:-\d\d)?")
 AMOUNT = re.compile(rf"{NUMBER.pattern}(?: percent)?")
@@ -46,9 +52,12 @@ def asked_for(question: str, cells: Sequence[Cell], *, is_yes_no: bool) -> Seque
     columns: dict[str, list[str]] = {}
     for cell in cells:
         columns.setdefault(cell.column, []).append(plain(cell.text))
-    asks_of_each = EACH.search(asked if len({cell.row for cell in cells}) > 1 else RATE.sub(" ", asked))
-    if len(columns) < 2 or "" in columns or asks_of_each or len(ASKS.findall(asked)) > 1:
+    if len(columns) < 2 or "" in columns:
         return cells
+    asks_of_each = EACH.search(asked if len({cell.row for cell in cells}) > 1 else RATE.sub(" ", asked))
+    if asks_of_each or len(ASKS.findall(asked)) > 1:
+        spare = {name for name in columns if _is_key(name, asked) and place_of(name, asked) < 0}
+        return [cell for cell in cells if cell.column not in spare] if len(columns) - len(spare) > 1 else cells
     said = spell(asked)
     open_columns = {name: texts for name, texts in columns.items() if not all(spell(text) in said for text in texts)}
     for text in {text for texts in columns.values() for text in texts if len(text) > 1}:
@@ -61,7 +70,8 @@ def _of_form(asked: str, columns: dict[str, list[str]], *, is_yes_no: bool) -> l
     """The columns whose values have the form of what is asked for, and those that are joined to them."""
     is_form_asked = IS_FLAG.fullmatch if is_yes_no else _form_asked(asked)
     fitting = [name for name, texts in columns.items() if is_form_asked and all(map(is_form_asked, texts))]
-    places = {name: place for name in columns if (place := _place(name, asked)) >= 0}
+    places = {name: place for name in columns if (place := place_of(name, asked)) >= 0}
+    fitting = _without_keys(fitting, asked, places, is_name=is_form_asked is _is_name and not WHO.search(asked))
     if is_yes_no:
         return [_first(fitting, places)] if fitting else [*columns]
     if not fitting:
@@ -71,6 +81,19 @@ def _of_form(asked: str, columns: dict[str, list[str]], *, is_yes_no: bool) -> l
         return [_first(fitting, places)]
     joined = [name for name, place in places.items() if JOINS.search(asked[:place])]
     return [*fitting, *joined] or [*columns]
+
+
+def _is_key(column: str, asked: str) -> bool:
+    """Whether a column has keys, and the question asks for none."""
+    return IS_KEY.search(plain(column)) is not None and not ASKS_KEY.search(asked)
+
+
+def _without_keys(fitting: list[str], asked: str, places: dict[str, int], *, is_name: bool) -> list[str]:
+    """Columns without those of keys, where others are left; the question's "match" may name match_id as what it asks
+    for, where no other column is named, and never as an amount."""
+    others = [name for name in fitting if not _is_key(name, asked)]
+    is_named = is_name and any(name in places for name in fitting) and not any(name in places for name in others)
+    return fitting if is_named else others or fitting
 
 
 def _form_asked(asked: str) -> Callable[[str], object] | None:
@@ -86,7 +109,7 @@ def _first(names: Sequence[str], places: dict[str, int]) -> str:
     return min((name for name in names if name in places), key=places.__getitem__, default=names[0])
 
 
-def _place(column: str, asked: str) -> int:
+def place_of(column: str, asked: str) -> int:
     """Where a question names a column; -1 where it does not."""
     words = [word for word in plain(column.replace("_", " ")).split() if len(word) > 2 or not word.isascii()]
     translated = [chinese for word in words if word.isascii() and not asked.isascii() for chinese in in_chinese(word)]

@@ -6,9 +6,11 @@ Guarantees: pure functions. Not covered: synonyms; other units, to which `wordin
 from __future__ import annotations
 
 import re
+from decimal import ROUND_HALF_UP, Decimal
 
 from sql_agent.offline_judge.values import DATE, MONTHS, NUMBER, SCALES
 from sql_agent.records import AnswerType
+from sql_agent.words.meanings import is_english
 
 DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 SHORT_DAYS = {"mon", "tue", "tues", "wed", "thu", "thurs", "fri", "sat", "sun"}
@@ -22,7 +24,10 @@ ASKS_DAY = re.compile(r"哪1?[天日](?!.*[点时])|\b(?:what|which) da(?:y|te)\
 UNSCALED = re.compile(r"(?<!\d)(?<!\d )(thousand|million|billion|[万亿])")
 IS_ROUNDED = re.compile(r"(?:\b(?:about|around|approximately|roughly)|约)[ =:]{0,2}\d|\d[^\d,;。]{0,6}左右")
 MAX_DECIMALS, MAX_DECIMALS_ROUNDED = 3, 1  # more are rarely written in full; of a number that is told as a rough one
-MOST_DIGITS = 5
+NAME, MOST_NAMES = re.compile(r"[a-z][a-z '.-]+"), 3  # words
+LEGAL_FORM = re.compile(r"[b-df-hj-np-tv-xz]{2,4}|inc|ag|sa|se|co|corp|gmbh|llc|plc|oy|ab|as")
+ASKS_PERSON = re.compile(r"\bwho(?:m|se)?\b")
+MOST_DIGITS, SURE_DIGITS = 5, 3
 
 
 def forms_of(value: str, kind: AnswerType, question: str, said: str) -> list[str]:
@@ -31,7 +36,14 @@ def forms_of(value: str, kind: AnswerType, question: str, said: str) -> list[str
     if kind == "number" and number:
         return _forms_of_number(value, number[0], question, said)
     in_full = _in_full(value, question) if number and number[0] == value else []
-    named = [value, *_turned(value), *_of_version(value, question), *_weekdays(value), *_quarters(value)]
+    named = [
+        value,
+        *_named_shorter(value, question),
+        *_turned(value),
+        *_of_version(value, question),
+        *_weekdays(value),
+        *_quarters(value),
+    ]
     return [*named, *_dates(value, question, said), *_months(value, question), *in_full]
 
 
@@ -43,16 +55,53 @@ def _forms_of_number(value: str, number: str, question: str, said: str) -> list[
     if decimals > (MAX_DECIMALS_ROUNDED if is_rough else MAX_DECIMALS):
         least = 0 if is_rough else 1
         forms += [f"{round(float(number), digits):.10g}" for digits in range(least, min(decimals, MOST_DIGITS))]
+    forms += _rounded(number)
     if abs(float(number)) <= 1 and "." in number:
-        forms.append(f"{float(number) * 100:.10g} percent")
+        percent = f"{float(number) * 100:.10g}"
+        whole = [f"{float(percent):.0f}"] if is_rough and len(percent.partition(".")[0]) > 1 else []
+        forms += [f"{share} percent" for share in (percent, *_rounded(percent), *whole)]
     if ASKS_MONTH.search(question) and value.isdecimal() and 1 <= int(value) <= len(MONTHS):
         forms += _names_of_month(int(value))
     return forms
 
 
+def _rounded(number: str) -> list[str]:
+    """A number with decimals to fewer of them, of three significant digits or more."""
+    decimals = min(len(number.partition(".")[2]), MOST_DIGITS)
+    places = [
+        f"{Decimal(number).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):f}" for digits in range(1, decimals)
+    ]
+    return [
+        f"{Decimal(one).normalize():f}" for one in places if len(re.sub(r"[-.]", "", one).lstrip("0")) >= SURE_DIGITS
+    ]
+
+
 def _in_full(number: str, question: str) -> list[str]:
     """3.5 as 3500000 where the question asks for millions."""
     return [f"{float(number) * SCALES[scale]:.15g}" for scale in {*UNSCALED.findall(question)}]
+
+
+def _named_shorter(value: str, question: str) -> list[str]:
+    """A name in the plural, without its article, its legal form or what it is of (TC, GmbH), with an initial, or a
+    person by the surname; a word that the language has as well names nobody but where a person is asked for."""
+    words = value.removeprefix("the ").split()
+    if not NAME.fullmatch(" ".join(words)) or len(words) > MOST_NAMES:
+        return []
+    forms = [" ".join(words), f"{' '.join(words)}s"]
+    if len(words) < 2:
+        return forms
+    forms.append(" ".join([words[0][0], *words[1:]]))
+    core = " ".join(words[:-1])
+    if LEGAL_FORM.fullmatch(words[-1]):
+        return [*forms, core] if _is_own(core, question) else forms
+    surname = words[-1]
+    asks_person = ASKS_PERSON.search(question) is not None
+    is_surname = len(surname) > 3 and surname not in question and (asks_person or not is_english(surname))
+    return [*forms, surname] if is_surname else forms
+
+
+def _is_own(name: str, question: str) -> bool:
+    return name not in question and not is_english(name)
 
 
 def _turned(value: str) -> list[str]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 
 from sql_agent.offline_judge.foreign import SENTENCE_END, is_foreign
+from sql_agent.offline_judge.lexicon import tokens
 from sql_agent.offline_judge.slots import is_other_kind
-from sql_agent.offline_judge.typed.asides import cut_asides
+from sql_agent.offline_judge.typed.asides import cut_asides, without_process
 from sql_agent.offline_judge.typed.names import capitalised, has_strange_name, has_uncased_names
 from sql_agent.offline_judge.typed.reading import ONLY, Reading
 from sql_agent.offline_judge.typed.rivals import is_told_of_another
 from sql_agent.offline_judge.typed.sentences import clauses_of
 from sql_agent.offline_judge.typed.sought import sought
-from sql_agent.offline_judge.typed.truths import Truth
+from sql_agent.offline_judge.typed.truths import FLAGS, NO_WORDS, YES_WORDS, Truth
 from sql_agent.offline_judge.typed.wordings import in_asked_form, prepared, says_nothing_is
 from sql_agent.offline_judge.typed.yes_no import polarity, verdict
 from sql_agent.offline_judge.values import NUMBER, plain
@@ -40,7 +41,7 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
         return float(_says_nothing(asked, plain(answer)))
     reading = Reading(truth, question, answer, whole, value)
     if truth.n_values == 1:
-        said = in_asked_form(whole, truth, asked)
+        said = in_asked_form(without_process(whole, value), truth, asked)
         if is_told_of_another(said, reading.marked(said), value, capitalised(whole)):
             return 0.0
     if not reading.order or not reading.is_clean or reading.has_other_amount(whole):
@@ -50,7 +51,8 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
 
 def _says_yes_or_no(truth: Truth, question: str, answer: str, *, is_strange: bool) -> bool:
     """A name that nobody knows speaks against a yes alone, in the first sentence."""
-    said = _with_verdicts(plain(answer), truth.columns)
+    said = _with_verdicts(plain(_without_row_numbers(answer, truth)), truth.columns, question)
+    said = _without_column_of_status(said, truth, question)
     is_yes = truth.values[0] == "yes"
     first_sentence = SENTENCE_END.split(answer.strip())[0]
     if is_strange and is_yes and has_strange_name(first_sentence, question, truth.known):
@@ -58,13 +60,34 @@ def _says_yes_or_no(truth: Truth, question: str, answer: str, *, is_strange: boo
     return polarity(said, question) is is_yes and not is_other_kind(question, said)
 
 
-def _with_verdicts(said: str, columns: tuple[str, ...]) -> str:
-    """A text with a yes or a no for the value of a column: (survived = 1)."""
+def _without_row_numbers(answer: str, truth: Truth) -> str:
+    """An answer without the numbers of the row that stand in brackets: more dogs (12) than cats (9)."""
+    known = {value for row in truth.rows for value in row}
+    return re.sub(r" ?[(（]([\d.,]{1,15})[)）]", lambda inner: " " if plain(inner[1]) in known else inner[0], answer)
+
+
+def _without_column_of_status(said: str, truth: Truth, question: str) -> str:
+    """A text without the name of a column that tells by a word: the fee status is "paid"."""
+    has_flag = any(value in {*YES_WORDS, *NO_WORDS, *FLAGS} for row in truth.rows for value in row)
+    words = {*" ".join(truth.columns).split()} - {token[0] for token in tokens(question)}
+    if has_flag or not truth.rows or not words:
+        return said
+    return re.sub(rf"\b(?:{'|'.join(map(re.escape, sorted(words)))})\b", " ", said)
+
+
+def _with_verdicts(said: str, columns: tuple[str, ...], question: str) -> str:
+    """A text with a yes or a no for the value of a column: (survived = 1), of what the question asks about."""
     names = "|".join(re.escape(column).replace(r"\ ", "[_ ]") for column in columns if column)
     if not names:
         return said
-    shown = rf"(?<![a-z0-9_])(?:{names})(?: ?[=:]| is| was|[是为]) ?(?:(1|yes|true|是)|0|no|false|否)(?!\w)"
-    return re.sub(shown, lambda value: "\nyes\n" if value[1] else "\nno\n", said)
+    of, is_named = r"(?P<of>[^\s,;:。、的]{1,24}的)?", rf"(?<![a-z0-9_])(?:{names})"
+    shown = rf"{of}{is_named}(?: ?[=:]| is| was|[是为]) ?(?:(?P<yes>1|yes|true|是)|0|no|false|否)(?!\w)"
+
+    def verdict_of(value: re.Match[str]) -> str:
+        of = value["of"] or ""
+        return ("" if of.removesuffix("的") in question else of) + ("\nyes\n" if value["yes"] else "\nno\n")
+
+    return re.sub(shown, verdict_of, said)
 
 
 def _says_nothing(question: str, said: str) -> bool:

@@ -26,6 +26,9 @@ whether whoever whom whose without would yours yourself
 """  # that WordNet does not have
 UNCASED = re.compile(rf"(?<!{LETTER})(?:[a-z]{{4,}}|[A-Z]{{4,}})(?!{LETTER}|_)")
 CAPITALISED = re.compile(r"\b[A-Z][\w-]*")
+PARTICIPLE = re.compile(  # that opens a sentence: Sorting by ...
+    r"(?:^|(?<=[.!?:\n] ))[A-Z][a-z]{2,20}ing (?=(?:the|an?|all|by|on|for|its|their|each|every|only|\d+)\b)", re.M
+)
 NO_NAMES = {*DAYS, *(f"{day}s" for day in DAYS), *SHORT_DAYS, *MONTHS, *(month[:3] for month in MONTHS)}
 NO_NAMES |= {"sept", "sql", "the", "celsius", "fahrenheit"}
 COURTEOUS = {*map(spell, COMMON)}
@@ -33,7 +36,7 @@ COURTEOUS = {*map(spell, COMMON)}
 
 def capitalised(text: str) -> set[str]:
     """The words with a capital that are no words of courtesy and have no digit."""
-    words = [spell(plain(word)) for word in CAPITALISED.findall(text)]
+    words = [spell(plain(word)) for word in CAPITALISED.findall(PARTICIPLE.sub(" ", text))]
     return {word.strip() for word in words if word not in COURTEOUS and not re.search(r"\d", word)}
 
 
@@ -46,7 +49,7 @@ def has_strange_name(answer: str, question: str, known: Sequence[str]) -> bool:
     answer = ABBREVIATED.sub(r"\1 ", re.sub(r"[*_`]|(?<=\w)['’](?=[A-Z])", "", answer))
     words = [word for word in WORD_WITHIN.findall(answer) if word[0].isupper() and not word.rstrip("s").isupper()]
     words += [word for word, behind in PAIR.findall(answer) if spell(plain(behind)).strip() in later_words]
-    return any({*spell(plain(word)).split()} - familiar for word in words)
+    return any(not {one, one.removesuffix("s")} & familiar for word in words for one in spell(plain(word)).split())
 
 
 def has_uncased_names(answer: str, question: str, values: Sequence[str], known: Sequence[str]) -> bool:

@@ -20,7 +20,7 @@ from sql_agent.offline_judge.typed.calculation import without_numbers
 from sql_agent.offline_judge.typed.doubted import Doubts
 from sql_agent.offline_judge.typed.exchanged_rows import are_exchanged
 from sql_agent.offline_judge.typed.forms import forms_of
-from sql_agent.offline_judge.typed.names import CAPITALISED, capitalised
+from sql_agent.offline_judge.typed.names import CAPITALISED, NO_NAMES, capitalised
 from sql_agent.offline_judge.typed.periods import without_period
 from sql_agent.offline_judge.typed.replaced import COPULA, DEFINITE, NamesInPlace, renames, turns_way
 from sql_agent.offline_judge.typed.rivals import has_other_of_series
@@ -37,7 +37,7 @@ from sql_agent.offline_judge.typed.sought import Sought
 from sql_agent.offline_judge.typed.truths import MAX_ITEMS, Truth
 from sql_agent.offline_judge.typed.wordings import YEAR, in_asked_form
 from sql_agent.offline_judge.typed.yes_no import without_opposites
-from sql_agent.offline_judge.values import DATE, NUMBER, TIME, plain
+from sql_agent.offline_judge.values import DATE, NUMBER, SCALES, TIME, plain
 
 JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
 JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")  # | for values, ? for unknown words
@@ -48,6 +48,7 @@ NUMBER_SIGN = re.compile(rf"{SIGN.pattern}|[<>≤≥±√]=? ?#")
 MONEY = re.compile("[$€£]")
 SINCE = re.compile(r"\b(?:in|since|from) (?:19|20)\d\d\b|(?:19|20)\d\d年")
 ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?)\b|(?<!\d)只|仅|唯1")  # of a part of a list
+PLACES = re.compile(r"\b(?:second|third|fourth|fifth)\b")
 ASKS_WHO_DID = re.compile(r"(?:who|which [a-z]+) ")
 KIND_OF_NAME = re.compile(r"\bthe ([a-z]+) (?=[\"'“‘«]?[A-Z])")  # the planet Mars
 NOT_HAN = re.compile(r"[^\W\u3400-\u9fff]|[^\w\s]")
@@ -112,6 +113,7 @@ class Reading:
             return False
         marked = self.marked(in_asked_form(answer, self._truth, self._question))
         known = {number.lstrip("-") for token in self._numbers for number in NUMBER.findall(token)}
+        known |= {f"{float(number) * scale:.15g}" for number in known if "." in number for scale in SCALES.values()}
         amounts = NUMBER.findall(re.sub(rf"{DATE.pattern}|{TIME}", " ", marked))
         return any(amount.lstrip("-") not in known for amount in amounts)
 
@@ -121,7 +123,11 @@ class Reading:
         is_plain_name = self._truth.kind == "name" and not re.search(r"\d", self._truth.values[0])
         if is_plain_name and not YEAR.search(self._question):
             said = SINCE.sub(" ", said)
-        return without_opposites(without_numbers(said, value.explained), self._question, self.marked(said))
+        said = without_numbers(said, value.explained)
+        shown = self.marked(said)
+        if self._truth.is_ordered:  # the second of a list is none that is not the first
+            shown = PLACES.sub(lambda place: " " * len(place[0]), shown)
+        return without_opposites(said, self._question, shown)
 
     def _read_numbers(self, beside: list[str]) -> None:
         """Which numbers may stand beside the values: of the question, of their rows, and the places of a list."""
@@ -137,7 +143,7 @@ class Reading:
 
     def _read_names(self, raw_question: str, answer: str) -> None:
         self._capitals = capitalised(answer)
-        self._names = self._capitals | capitalised(raw_question)
+        self._names = (self._capitals | capitalised(raw_question)) - NO_NAMES
         self._spare_words = frozenset(KIND_OF_NAME.findall(raw_question))
         first_words = {spell(plain(word)).strip() for word in CAPITALISED.findall(answer)}
         self._are_capitalised = all(

@@ -19,7 +19,7 @@ from sql_agent.offline_judge.typed.sentences import FRAME
 from sql_agent.offline_judge.typed.truths import Truth
 from sql_agent.words.meanings import is_chinese_word, same_meaning
 
-MAX_NAME = 12  # tokens
+MAX_NAME, MIN_BEHIND = 12, 3  # tokens
 TIMES = "年月日天季度份周期次场"
 DEFINITE = ("这", "该", "本", "此", "其")
 ASKED = re.compile(r"[#哪谁几何怎吗呢]|什么|多少钱?|是否|(.)[不没]\1")
@@ -48,6 +48,8 @@ def renames(question: str, clause: str) -> bool:
     for size in range(1, MAX_NAME if same else 0):
         gone, new = "".join(asked[same : same + size]), "".join(told[same : same + size])
         n_same_behind = len(commonprefix([asked[same + size :], told[same + size :]]))
+        if n_same_behind == 0 and _has_other_subject(asked[same:], told[same:], size, question):
+            return True
         if ASKED.search(gone + new) or gone.isascii() or not n_same_behind:
             continue
         may_be_synonym = n_same_behind < 2 and same > 3 and told[same + size] not in "是在有由为$"
@@ -56,6 +58,19 @@ def renames(question: str, clause: str) -> bool:
         is_whole = gone not in clause and bool(FRAME.read(gone)[1]) and same + n_same_behind > 2
         return is_whole and _is_other_name(gone, new, question)
     return False
+
+
+def _has_other_subject(asked: Sequence[str], told: Sequence[str], size: int, question: str) -> bool:
+    """Whether a name of another length stands for the question's first `size` tokens, and then all goes on as there,
+    up to the value."""
+    if "#" not in asked[size:]:
+        return False
+    behind = asked[size : asked.index("#", size) + 1]
+    at = next((n for n in range(2, MAX_NAME) if told[n : n + len(behind)] == behind), 0)
+    gone, new = "".join(asked[:size]), "".join(told[:at])
+    if not at or len(behind) < MIN_BEHIND or ASKED.search(gone + new) or size < 2:
+        return False
+    return FRAME.read(gone) == ([], [(0, len(gone))]) and _is_other_name(gone, new, question)
 
 
 def _is_other_name(gone: str, new: str, question: str) -> bool:

@@ -24,6 +24,7 @@ CLAUSE_END = re.compile(
     r"|\b(?:and|but|while|whereas)\b|[而但]"
 )
 TITLED = re.compile(rf"[\u4e00-\u9fff](?:{'|'.join(title for title in TITLES.split() if not title.isascii())})")
+IS_NAME = re.compile(r"\b(?:it|that|this|one) (?:s|is|was) ([a-z]{3,})[ .]*$")  # for cats it is gabapentin
 LETTERED = re.compile("([a-z]{1,2})([\u4e00-\u9fff]{1,3})")
 
 
@@ -69,7 +70,11 @@ def _has_rival(clause: str, value: Sought, names: Set[str]) -> bool:
         return has_rival_number(without_numbers(clause, known), value)
     if value.kind == "date":
         return any(moment[0] not in value.question for moment in MOMENT.finditer(clause))
-    told = [*(token[0] for token in tokens(clause) if token[0] in names), *TITLED.findall(clause)]
+    told = [
+        *(token[0] for token in tokens(clause) if token[0] in names),
+        *TITLED.findall(clause),
+        *IS_NAME.findall(clause),
+    ]
     if any(name not in value.question and stem(name) not in COMMON for name in told):
         return True
     return any(is_unknown(run, value.question) for run in HAN.findall(clause))

@@ -14,6 +14,7 @@ from sql_agent.offline_judge.doubts import TITLES
 from sql_agent.offline_judge.lexicon import spell, tokens
 from sql_agent.offline_judge.sections import ORDER, Cell
 from sql_agent.offline_judge.typed.columns import asked_for
+from sql_agent.offline_judge.typed.verdicts_of_cells import verdict_of_cells
 from sql_agent.offline_judge.values import DATE, NUMBER, TIME, plain
 from sql_agent.records import AnswerType
 
@@ -63,6 +64,10 @@ def kind_of_cells(question: str, cells: Sequence[Cell]) -> AnswerType | Literal[
     asks_yes_no = ASKS_YES_NO.search(question) is not None
     cells = _itemised(asked_for(question, cells, is_yes_no=asks_yes_no))
     texts = [plain(cell.text) for cell in cells]
+    if asks_yes_no and _stated(question, cells) is not None:
+        return "yes_no"
+    if asks_yes_no and len(texts) > 1 and all(map(NUMBER.fullmatch, texts)) and all(cell.column for cell in cells):
+        return ""
     if not texts or len(texts) > MAX_ITEMS or not all(_is_short(cell.text) for cell in cells):
         return ""
     if len(texts) > 1:
@@ -105,6 +110,8 @@ def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerT
     for cell in cells:
         rows.setdefault(cell.row, []).append(_untitled(plain(cell.text)))
     values = [_untitled(plain(cell.text)) for cell in wanted]
+    if kind == "yes_no" and (stated := _stated(question, wanted)) is not None:
+        return Truth(kind, ("yes" if stated else "no",), tuple(map(tuple, rows.values())), columns)
     values = [value for value in values if kind == "yes_no" or spell(value) not in asked]
     said = spell(plain(reference))
     if not values or (reference and not all(spell(value) in said for value in values)):
@@ -127,6 +134,16 @@ def form_of(value: str) -> AnswerType:
 
 def _yes_or_no(value: str) -> str:
     return "yes" if value in YES_WORDS or FLAGS.get(value) else "no"
+
+
+def _stated(question: str, cells: Sequence[Cell]) -> bool | None:
+    """What cells without a flag say to a question of yes or no; None where they are of several rows or of no column, as
+    what is quoted, or say nothing."""
+    texts = [plain(cell.text) for cell in cells]
+    is_flag = any(text in {*YES_WORDS, *NO_WORDS, *FLAGS} for text in texts)
+    if len({cell.row for cell in cells}) > 1 or not all(cell.column for cell in cells) or (len(texts) == 1 and is_flag):
+        return None
+    return verdict_of_cells(plain(question), texts, [cell.column for cell in cells])
 
 
 def _without_places(cells: Sequence[Cell], wanted: Sequence[Cell]) -> Sequence[Cell]:

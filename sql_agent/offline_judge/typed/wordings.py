@@ -7,6 +7,7 @@ Guarantees: pure functions, linear in the answer. Only what means the value is c
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from itertools import pairwise
 
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
@@ -17,12 +18,16 @@ from sql_agent.offline_judge.typed.sentences import CLAUSE_END, FRAME, content_o
 from sql_agent.offline_judge.typed.truths import Truth
 from sql_agent.offline_judge.typed.yes_no import verdict
 from sql_agent.offline_judge.units import in_unit, unit_of
-from sql_agent.offline_judge.values import MONTH, NUMBER, plain
+from sql_agent.offline_judge.values import MONTH, MONTHS, NUMBER, plain
 
 SYMBOL = re.compile("[✅✔☑👉🎉📊📅🏆🔍💡📝📌😊🙂]\ufe0f? ?|</?answer>")  # says nothing
 # Blanks between Chinese words: 蓝色 绿色
 HEAPED = re.compile(r"(?<=[\u4e00-\u9fff])[\"”*+^]{0,3}[ \t]{1,4}[\"“*+^]{0,3}[ \t]{0,4}(?=[\u4e00-\u9fff])")
-YEAR = re.compile(r"(?<![\d.,-])(?:19|20)\d\d(?![\d.,])")
+YEAR = re.compile(r"(?<![\d.,-])(?:19|20)\d\d(?![\d.]|,\d)")
+YEAR_BEHIND = re.compile(r"(?<!\d)(\d{1,2}月\d{1,2}[日号])[（(]((?:19|20)\d\d)年?[)）]")  # 5月2日（2020年）
+NTH = re.compile(r"\bthe (\d{1,2})(?:st|nd|rd|th)\b(?! (?:of|century|place|time)\b)(?! ?\d)")  # of a month
+ASKED_MONTH = re.compile(rf"\b({MONTH}),? (?=(?:19|20)\d\d\b)")
+HEADER = re.compile(r"^[ \t]*\|([^\n]*)\|[ \t]*\n[ \t]*\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*$", re.M)  # of a table
 DAY_EN = re.compile(  # without its year
     rf"\b(?:(?:{MONTH}) (?:the )?\d{{1,2}}(?:st|nd|rd|th)?|\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{MONTH}))\b(?!,? ?\d)",
     re.I,
@@ -47,6 +52,7 @@ SHARE = re.compile(
     r"|每(?P<of_each>\d{1,9})[^\d,;。]{1,8}[里中]有?(?P<some>\d{1,9})"
 )
 PERCENT = re.compile(r"percent|百分|\bpct\b")
+FALSE_PERCENT = re.compile(r"(?<![\d.])(0\.\d{1,15}) percent")
 SAME_SHARE = 1e-6
 
 
@@ -54,7 +60,19 @@ def prepared(raw: str, truth: Truth, raw_question: str) -> str:
     """A raw answer without the question that it repeats, symbols and offers; its days with the question's year."""
     answer = SYMBOL.sub("\n", _without_question(raw, raw_question))
     answer = _without_offer(_with_year(answer, plain(raw_question)), raw_question)
+    answer = _without_header(answer, truth) if truth.n_values > 1 else answer
     return HEAPED.sub("、", answer) if truth.kind in ("name", "set") else answer
+
+
+def _without_header(answer: str, truth: Truth) -> str:
+    """An answer without the header of a table, which names its columns and no thing."""
+
+    def kept(header: re.Match[str]) -> str:
+        said = plain(header[1])
+        is_plain = not (re.search(r"\d", said) or DENIALS.search(said) or DOUBTS.search(said))
+        return "\n" if is_plain and not any(value in said for value in truth.values) else header[0]
+
+    return HEADER.sub(kept, answer)
 
 
 def _without_question(raw: str, raw_question: str) -> str:
@@ -76,12 +94,27 @@ def in_asked_form(answer: str, truth: Truth, question: str) -> str:
         said = with_zeros(said, question)
     if truth.values == ("1",):
         said = SINGLE.sub(" 1 ", said)
+    if truth.kind == "date":
+        return _without_end_of_month(said, first)
     if truth.kind != "number":
         return said
     number = NUMBER.match(first)
     if n == 1 and number:
         said = _as_number(said, number[0], truth, question)
-    return _without_false_percent(said, first, f"{question} {truth.columns}")
+    return _without_false_percent(said, first, truth, question)
+
+
+def _without_end_of_month(said: str, date: str) -> str:
+    """A text without "the end of June 2025" beside the date that this is."""
+    year, month, day = date[:10].split("-")
+    if date[:10] not in said or int(day) < monthrange(int(year), int(month))[1]:
+        return said
+    name = MONTHS[int(month) - 1]
+    return re.sub(
+        rf"\b(?:the )?(?:end|last day) of {name[:3]}(?:{name[3:]})?(?: {year})?\b|{year}年{int(month)}月(?:底|末)",
+        " ",
+        said,
+    )
 
 
 def with_zeros(said: str, question: str) -> str:
@@ -131,17 +164,29 @@ def _is_share(share: re.Match[str], percent: float) -> bool:
     return bool(whole) and abs(100 * part / whole - percent) < SAME_SHARE
 
 
-def _without_false_percent(said: str, value: str, question: str) -> str:
-    """A text without the value where it is a share and told as if it were one of a hundred: 0.9 is no 0.9 %."""
-    is_share = value.startswith("0.") and not PERCENT.search(f"{question} {value}")
-    return re.sub(rf"(?<![\d.]){re.escape(value)} percent", " ", said) if is_share else said
+def _without_false_percent(said: str, value: str, truth: Truth, question: str) -> str:
+    """A text without the value, or it rounded, where it is a share and told as if it were one of a hundred: 0.9 is no
+    0.9 %. What is asked for in percent is one where it stands in a column that is not named so."""
+    named = [question] if not any(truth.columns) else truth.columns
+    if not value.startswith("0.") or PERCENT.search(" ".join([*named, value])):
+        return said
+    return FALSE_PERCENT.sub(lambda share: " " if _is_rounded_to(value, share[1]) else share[0], said)
+
+
+def _is_rounded_to(value: str, rounded: str) -> bool:
+    number = NUMBER.match(value)
+    return number is not None and f"{float(number[0]):.{len(rounded.partition('.')[2])}f}" == rounded
 
 
 def _with_year(answer: str, question: str) -> str:
     """An answer whose days of no year are of the one that the question names."""
+    answer = YEAR_BEHIND.sub(r"\2年\1", answer)
     if len(years := {*YEAR.findall(question)}) != 1:
         return answer
     year = years.pop()
+    months = {*ASKED_MONTH.findall(question)}
+    if len(months) == 1:
+        answer = NTH.sub(rf"\g<1> {months.pop()}", answer)
     return DAY_ZH.sub(rf"{year}年\g<0>", DAY_EN.sub(rf"\g<0>, {year}", answer))
 
 

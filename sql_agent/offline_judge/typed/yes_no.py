@@ -44,7 +44,8 @@ CONCLUDES = re.compile(
     r"(?:(?:the )?(?:final )?(?:answer|result|conclusion) is |(?:答案|结果|结论)[是为])?"
 )
 SAYS_NOTHING = re.compile(
-    r"^after [a-z]+ing\b|\bnot only\b|不[仅但光]|\b(?:that|this|the same) (?:day|night|date|week|month|year|time)\b"
+    r"^(?:but |and )?i (?:m|am) afraid(?: that)?\b(?! (?:i|we)\b)"
+    r"|^after [a-z]+ing\b|\bnot only\b|不[仅但光]|\b(?:that|this|the same) (?:day|night|date|week|month|year|time)\b"
     r"|[当那同][天日月年]|任何"
 )
 PERMITS = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no; elsewhere it doubts

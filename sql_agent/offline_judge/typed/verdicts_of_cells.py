@@ -1,0 +1,68 @@
+"""A yes or a no that a query's cells tell without a flag: by a status ("paid") or by two numbers that are compared.
+
+A status is yes where the question says it ("has it paid?"), and no where it is the opposite of a word of the question,
+or denies one. Two numbers of a row tell which is more where the question names a column on each side of its comparison.
+Guarantees: pure functions on text in the normal form, linear in it. Not covered: a status of several words; what the
+question says as what a thing is and not as what is asked ("is the open order here?"), which is no answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sql_agent.offline_judge.lexicon import spell, tokens
+from sql_agent.offline_judge.slots import COMPARES, stem
+from sql_agent.offline_judge.typed.columns import place_of
+from sql_agent.offline_judge.values import NUMBER
+from sql_agent.words.meanings import is_opposite
+
+DENIED = re.compile(r"(?:not |un|in|non-?|dis)(?=[a-z]{3})|[未没不非]有?(?=[\u4e00-\u9fff])")
+OFFERS_TWO = re.compile(r"\bor\b|还是|或")
+DESCRIBES = re.compile(r"\b(?:an?|the|this|that|every|any|all) $")  # before a word that asks nothing
+MORE = re.compile(r"\b(?:more|greater|higher|larger|bigger|longer|older|taller|heavier|later)\b|[多高大长久重晚贵]")
+LESS = re.compile(r"\b(?:fewer|less|lower|smaller|shorter|younger|lighter|earlier|cheaper)\b|[少低小短轻早便宜]")
+
+
+def verdict_of_cells(question: str, texts: Sequence[str], columns: Sequence[str]) -> bool | None:
+    """What the cells of one row say to a question of yes or no; None where that is not known."""
+    if OFFERS_TWO.search(question):
+        return None
+    if len(texts) == 1:
+        return _of_status(question, texts[0])
+    is_compared = len(texts) == len({*columns}) == 2 and all(map(NUMBER.fullmatch, texts))
+    return _of_two_numbers(question, *map(float, texts), columns=columns) if is_compared else None
+
+
+def _of_status(question: str, status: str) -> bool | None:
+    if re.search(r"\d", status) or len(tokens(status)) > 1 and status.isascii():
+        return None
+    if _asks(question, status):
+        return True
+    denied = DENIED.sub("", status, count=1) if DENIED.match(status) else ""
+    if denied and _asks(question, denied):
+        return False
+    words = [token[0] for token in tokens(question)]
+    return False if any(is_opposite(word, status) and _asks(question, word) for word in words) else None
+
+
+def _asks(question: str, word: str) -> bool:
+    """Whether a word is in the question, in any of its forms, and describes no thing there."""
+    if not word.isascii():
+        at = question.find(word)
+        return at >= 0 and len(word) > 1 and question[at + len(word) : at + len(word) + 1] != "的"
+    found = [token.start() for token in tokens(question) if stem(token[0]) == stem(word)]
+    return bool(found) and not any(DESCRIBES.search(question[:at]) for at in found)
+
+
+def _of_two_numbers(question: str, one: float, other: float, *, columns: Sequence[str]) -> bool | None:
+    sides = COMPARES.split(question)
+    if len(sides) != 2:
+        return None
+    is_in_first, is_in_second = ([place_of(column, side) >= 0 for column in columns] for side in sides)
+    degree = sides[0] if spell(question).isascii() else sides[1]
+    is_more, is_less = MORE.search(degree) is not None, LESS.search(degree) is not None
+    if {*is_in_first} != {True, False} or [not here for here in is_in_first] != is_in_second or is_more is is_less:
+        return None
+    first, second = (one, other) if is_in_first[0] else (other, one)
+    return first > second if is_more else first < second
