@@ -26,6 +26,7 @@ from sql_agent.offline_judge.clauses import CLAUSE_END
 from sql_agent.offline_judge.doubts import CITES, is_frame, says_they_differ
 from sql_agent.offline_judge.exam import Exam, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
+from sql_agent.offline_judge.misquotes import is_misquoted
 from sql_agent.offline_judge.normal import UNSEEN, normalise
 from sql_agent.offline_judge.offers import without_offers, without_sources
 from sql_agent.offline_judge.sections import JOINT, Cell, Fact
@@ -160,7 +161,17 @@ def _is_explained(exam: Exam, answer: str) -> bool:
     told = {stem(one) for one in spell(said).split()} - {stem(one) for one in exam.question.split()}
     spans = [said[start:end] for start, end in exam.lexicon.read(said, exam.echoes)[1]]
     is_known = bool(told & exam.words) and all(is_known_to(exam, one) for one in spans)
-    return reading.is_right and is_known
+    return reading.is_right and is_known and not _is_misquoted(exam, said)
+
+
+def _is_misquoted(exam: Exam, text: str) -> bool:
+    """Whether a text has other words or numbers where the evidence has its own."""
+    said = spell(text)
+    others = f"{exam.question}{spell(normalise(exam.reference))}"
+    units = ((one, after) for one, after in pairwise(said.split()) if one.isdecimal() and not after.isascii())
+    texts = [*exam.texts, others]
+    is_new_unit = any(not any(f" {one} {after} " in text for text in texts) for one, after in units)
+    return is_new_unit or is_misquoted(said, exam.between, {*others.split()})
 
 
 def is_known_to(exam: Exam, text: str) -> bool:
@@ -226,7 +237,9 @@ class _Reading:
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
         pieces = [one.span() for start, end in unknown for one in PIECE.finditer(self._text, start, end)]
-        unknown = [one for one in pieces if not self._is_why(*one)] if self._is_right else unknown
+        is_misquoted = self._is_right and _is_misquoted(exam, self._text)
+        if self._is_right and not is_misquoted:
+            unknown = [one for one in pieces if not self._is_why(*one)]
         self._words, after = words, 0
         last = 0
         for start, end, word in words:
@@ -238,6 +251,7 @@ class _Reading:
             self._read(word, self._text[max(0, start - MAX_NAME_CHARS) : start], self._text[end : end + 1])
             after = end if self._lead is None else after
         self._foreign += [self._text[start:end] for start, end in self._unframed(words, unknown)]
+        self._foreign += ["other words in a quote"] * is_misquoted
         if any(map(self.is_torn, exam.axes)) or self._is_exchanged():
             self._foreign.append("told of another row, column or heading")
             self._is_misplaced = True
@@ -453,6 +467,8 @@ class _Reading:
         self._mentions[word, named] += not self._is_shared
         self._call(facts)
         mine = [i for i in facts if named is None or self._exam.facts[i].section in named]
+        if not mine and self._is_beside(word, named):
+            return
         self._is_misplaced |= not mine
         is_elsewhere = any(self._is_elsewhere(axis, mine) for axis in self._exam.axes)
         if tells:
@@ -464,6 +480,10 @@ class _Reading:
             self._quote_unnamed(mine)
         elif not is_elsewhere:
             self._credit |= dict.fromkeys(mine, 1.0)
+
+    def _is_beside(self, word: str, named: frozenset[int] | None) -> bool:
+        """Whether the thing that is named says that too, of which it is not asked."""
+        return any(self._exam.items[i].section in (named or ()) for i in self._exam.beside.get(word, ()))
 
     def _tell(self, word: str, facts: Sequence[int]) -> None:
         """A fact with its heading before it in one word tells both, but not where it begins with that word itself."""
