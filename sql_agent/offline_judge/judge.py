@@ -46,6 +46,7 @@ SUMMARY = re.compile(
     r"|\b(?:in (?:short|summary|brief|conclusion|sum)|to (?:sum up|summari[sz]e)|overall|summary)\b",
     re.I,
 )
+COUNTED = re.compile(r"(?<![\w.#-])(?!1\D)\d[\d.-]*[\u4e00-\u9fff]")  # a number and its unit; 1 is any word's (一般)
 FREE_MENTIONS = 2  # a summary may repeat what was said
 ALONE_MENTIONS = 4  # and a thing's name, where that is all that is asked, stands in headings too
 BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
@@ -166,12 +167,10 @@ def _is_explained(exam: Exam, answer: str) -> bool:
 
 def _is_misquoted(exam: Exam, text: str) -> bool:
     """Whether a text has other words or numbers where the evidence has its own."""
-    said = spell(text)
     others = f"{exam.question}{spell(normalise(exam.reference))}"
-    units = ((one, after) for one, after in pairwise(said.split()) if one.isdecimal() and not after.isascii())
-    texts = [*exam.texts, others]
-    is_new_unit = any(not any(f" {one} {after} " in text for text in texts) for one, after in units)
-    return is_new_unit or is_misquoted(said, exam.between, {*others.split()})
+    counted = (spell(found[0]) for found in COUNTED.finditer(text) if not is_frame(found[0], [(0, len(found[0]))]))
+    is_new_unit = any(not any(one in known for known in (*exam.texts, others)) for one in counted)
+    return is_new_unit or is_misquoted(spell(text), exam.between, {*others.split()})
 
 
 def is_known_to(exam: Exam, text: str) -> bool:
@@ -437,7 +436,10 @@ class _Reading:
     def _head(self, word: str) -> str:
         """What a fact or a whole cell begins with before the first fact."""
         facts = [i for part in self._exam.wholes.get(word, [word]) for i in self._exam.of_form[part]]
-        return word[: max(0, min(word.find(spell(self._exam.facts[i].forms[0])) for i in facts)) + 1]
+        sections = {self._exam.facts[i].section for i in facts if word in self._exam.wholes}
+        first = [self._exam.facts[i] for i in facts] + [one for one in self._exam.items if one.section in sections]
+        places = [word.find(spell(one.forms[0])) for one in first]
+        return word[: min((place for place in places if place >= 0), default=0) + 1]
 
     def _name_by_heading(self, word: str) -> list[frozenset[int]]:
         """A heading that is quoted with its fact, or with its whole cell, names it; the names of what comes after."""

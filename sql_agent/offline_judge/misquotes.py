@@ -1,6 +1,7 @@
 """A quote with another word in it: between two words on each side that a text has so, stands what it has not there.
 
-What the question or the reference says may stand there, but no other number: it is how the thing is told in other words.
+What the question or the reference says may stand there, and what joins clauses, but no other number: it is how the thing
+is told in other words.
 Guarantees: pure functions on spelt text, linear in it. Not covered: what is left out, but a word that denies; other
 words at the beginning or end of a quote.
 """
@@ -9,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from sql_agent.offline_judge.lexicon import DENYING
+from sql_agent.offline_judge.echoes import CLOSED
+from sql_agent.offline_judge.lexicon import DENYING, spell
 
 AROUND, MOST = 2, 4  # tokens on each side, and between
+JOINING = frozenset(word for phrase in CLOSED for word in spell(phrase).split())
 Run = tuple[str, ...]
 Between = dict[tuple[Run, Run], set[Run]]  # what stands before and behind -> what may stand between
 
@@ -37,7 +40,7 @@ def _is_alike(said: Run, own: Run, known: Collection[str]) -> bool:
     new, lost = ([one for one in some if one not in others] for some, others in ((said, own), (own, said)))
     if not new or not lost:  # words are added or left out, or in another order
         return not any(map(DENYING.fullmatch, (*new, *lost))) and not any(map(_is_number, new))
-    return all(one in known and not _is_number(one) for one in new)
+    return all((one in known or one in JOINING) and not _is_number(one) for one in new)
 
 
 def _is_number(word: str) -> bool:
