@@ -194,9 +194,7 @@ def _line(question: str, reference: str, cells: Sequence[Cell], facts: Sequence[
     line has most of them, or the reference tells of other lines too. What names thing or column tells none."""
     names = [text for text in (normalise(cell.text) for cell in cells) if len(tokens(text)) <= MAX_NAME]
     free = _words("\n".join([*names, *(cell.column for cell in cells), *ways_to_say(question)]))
-    lines = [
-        [*_lines(cell.text, [fact for fact in facts if fact.section == n])] for n, cell in enumerate(cells)
-    ]
+    lines = [[*_lines(cell.text, [fact for fact in facts if fact.section == n])] for n, cell in enumerate(cells)]
     every = set[str]().union(*(words for ours in lines for words, _ in ours))
     asked, told = _words(question) - free, (_words(reference) - _words(question)) & every
     found = list[tuple[int, list[Fact]]]()

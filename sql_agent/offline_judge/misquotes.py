@@ -1,7 +1,7 @@
 """A quote with another word in it: between two words on each side that a text has so, stands what it has not there.
 
-What the question or the reference says may stand there, and what joins clauses, but no other number: it is how the thing
-is told in other words.
+What question or reference say may stand there, and what joins clauses, but no other number: it is how the thing is told
+in other words.
 Guarantees: pure functions on spelt text, linear in it. Not covered: what is left out, but a word that denies; other
 words at the beginning or end of a quote.
 """

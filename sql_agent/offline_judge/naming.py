@@ -16,7 +16,6 @@ from sql_agent.offline_judge.sections import Cell, Fact, Item, Names, Record, co
 from sql_agent.offline_judge.words import RELATIONS, phrases
 from sql_agent.words.meanings import in_chinese
 
-
 FORMER, LATTER = ("前者", "former", "the former"), ("后者", "latter", "the latter")
 
 
