@@ -17,6 +17,7 @@ from os.path import commonprefix
 from sql_agent.offline_judge import verdicts
 from sql_agent.offline_judge.clauses import SENTENCE_END, joined, texts_of, under_lines
 from sql_agent.offline_judge.doubts import is_frame
+from sql_agent.offline_judge.echoes import ways_to_say
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.sections import Cell, Fact, Item, Record
@@ -30,6 +31,8 @@ LEADS = re.compile(  # to an item of a list, and say nothing of it
     r"(?: (?:treatment|management|relief) of)? )"
 )
 MIN_KNOWN, MIN_OWN = 0.2, 0.25
+MAX_NAME = 12  # tokens of a cell that may name its row
+MIN_TIMES_TOLD = 2  # as often as of all others a reference tells of the line that it tells of
 MIN_MEANT = 3  # words of a reference that tell a run of facts
 
 
@@ -50,10 +53,14 @@ def asked_facts(
         return _without_headers(quoted, cells) or quoted
     asked = [fact for fact in facts if not fact.forms[0].isdecimal() and spell(fact.forms[0]) not in spell(question)]
     asked = _without_headers(asked, cells) or asked or facts
-    meant = _meant(question, "\n".join(own), record, cells, asked)
-    asked = meant if len(meant) < len(asked) else _of_parts(question, record, cells, asked) or asked
     is_one = len({cell.row for cell in cells}) == 1 and all(cell.column for cell in cells)
-    asked = _run(question, "\n".join(own), cells, asked) if is_one else asked
+    parts = _of_parts(question, record, cells, asked) or asked
+    meant = _meant(question, "\n".join(own), record, cells, asked)
+    asked = meant if len(meant) < len(asked) else parts
+    if is_one:
+        line = _line(question, "\n".join(own), cells, parts)
+        told = _run(question, "\n".join(own), cells, asked)
+        asked = told if len(line) == len(parts) or {*told} <= {*line} else line
     sizes = Counter(fact.section for fact in asked)  # the name of a row tells nothing of it
     telling = [fact for fact in asked if sizes[fact.section] > 1 or not cells[fact.section].column]
     return _about(question, telling or asked) if verdicts.is_asked(question) else asked
@@ -182,8 +189,38 @@ def _run(question: str, reference: str, cells: Sequence[Cell], facts: list[Fact]
     return left
 
 
+def _line(question: str, reference: str, cells: Sequence[Cell], facts: Sequence[Fact]) -> list[Fact]:
+    """Those of the one line that has all words of the question that its cell has, and some of them alone; all where no
+    line has most of them, or the reference tells of other lines too. What names thing or column tells none."""
+    names = [text for text in (normalise(cell.text) for cell in cells) if len(tokens(text)) <= MAX_NAME]
+    free = _words("\n".join([*names, *(cell.column for cell in cells), *ways_to_say(question)]))
+    lines = [[*_lines(cell.text, [fact for fact in facts if fact.section == n])] for n, cell in enumerate(cells)]
+    every = set[str]().union(*(words for ours in lines for words, _ in ours))
+    asked, told = _words(question) - free, (_words(reference) - _words(question)) & every
+    found = list[tuple[int, list[Fact]]]()
+    for ours in lines:
+        times = Counter(word for words, _ in ours for word in words & asked)
+        for words, here in ours:
+            is_told = told & words and MIN_TIMES_TOLD * len(told - words) <= len(told & words)
+            if is_told and {*times} <= words and 1 in times.values():
+                found.append((len(times), here))
+    sizes = [size for size, _ in found]
+    best = [line for size, line in found if size == max(sizes)]
+    return best[0] if len(best) == 1 else [*facts]
+
+
+def _lines(text: str, facts: Sequence[Fact]) -> Iterator[tuple[set[str], list[Fact]]]:
+    """The words and the facts of each line or sentence that has some."""
+    for line in SENTENCE_END.split(normalise(text)):
+        items = {part for item in texts_of(line) for part in (item, *joined(item))}
+        ours = [fact for fact in facts if fact.forms[0] in items]
+        if ours:
+            yield _words(line), ours
+
+
 def _words(text: str) -> set[str]:
-    return {stem(word) for word in content(text)} - COMMON | {one[0] for one in tokens(text) if one[0][0].isdecimal()}
+    found = [one[0] for one in tokens(text)]
+    return {stem(word) for word in content(text)} - COMMON | {one for one in found if one[0].isdecimal() or "-" in one}
 
 
 def _of_parts(question: str, record: Record, cells: Sequence[Cell], facts: Sequence[Fact]) -> list[Fact]:

@@ -21,8 +21,10 @@ from sql_agent.offline_judge.clauses import items_of, outer_headings
 from sql_agent.offline_judge.doubts import COMPARES
 from sql_agent.offline_judge.echoes import CLOSED, JUDGING, echoes_of, ways_to_say
 from sql_agent.offline_judge.lexicon import Lexicon, spell
+from sql_agent.offline_judge.misquotes import Between, between
 from sql_agent.offline_judge.naming import names_of, translated
 from sql_agent.offline_judge.normal import flat, normalise, with_headings
+from sql_agent.offline_judge.offers import without_offers
 from sql_agent.offline_judge.sections import ORDER, Cell, Fact, Item, Names, Record, parts, runs
 from sql_agent.offline_judge.slots import stem
 
@@ -73,6 +75,11 @@ class Exam:
     echoes: Lexicon
     texts: list[str]
     words: set[str]
+
+    @cached_property
+    def between(self) -> Between:
+        """What stands between any words of the evidence."""
+        return between(self.texts)
 
     def tells(self, text: str) -> bool:
         """Whether a text in normal form has a fact in it."""
@@ -182,13 +189,15 @@ class _Source:
             headings |= {spell(cell.column), *translated(cell.column, self.question)}
         return headings - {" ", *(spell(form) for fact in facts for form in fact.forms)}
 
-    def wholes(self, of_form: Collection[str]) -> dict[str, list[str]]:
+    def wholes(self, facts: Sequence[Fact]) -> dict[str, list[str]]:
         """Each cell in one piece -> its facts."""
         flats = (
             (spell(normalise(flat(cell.text, sign))), n) for n, cell in enumerate(self.cells) for sign in ("", "\n")
         )
-        wholes = {text: [spell(item) for _, item in self.record[n] if spell(item) in of_form] for text, n in flats}
-        return {text: told for text, told in wholes.items() if told and text not in of_form}
+        forms = {(fact.section, spell(form)) for fact in facts for form in fact.forms}
+        every = {form for _, form in forms}
+        wholes = {text: [spell(item) for _, item in self.record[n] if (n, spell(item)) in forms] for text, n in flats}
+        return {text: told for text, told in wholes.items() if told and text not in every}
 
     def prose(self, of_form: Collection[str]) -> dict[str, str]:
         """What the reference says in other words, and what is its own in it."""
@@ -222,7 +231,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     of_form, headings = _by_form(facts), source.headings(axes, facts)
     is_quote = {fact.forms[0] for fact in asked} <= {*own, *own.values()}
     prose = {} if is_quote else source.prose(of_form)
-    wholes = source.wholes(of_form)
+    wholes = source.wholes(facts)
     quoting = Lexicon(of_form)
     unquoted = {text for text in (*own, *own.values()) if spell(text) not in of_form and not quoting.read(text)[1]}
     said = source.said(names) if asked else source.free
@@ -248,7 +257,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         beside=_by_form(items[len(facts) :], len(facts)),
         times=Counter(spell(item) for section in record for _, item in section),
         in_order=ORDER.search(question) is not None and not names,
-        verdict=verdicts.wanted(question, source.reference, asked_of) if is_verdict else None,
+        verdict=verdicts.wanted(question, _without_advice(source.reference), asked_of) if is_verdict else None,
         compares=COMPARES.search(question) is not None,
         is_verdict=is_verdict,
         is_alone=source.is_alone,
@@ -258,6 +267,11 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         texts=[spell(normalise(cell.text)) for cell in cells],
         words=_stems(question, source.reference, *(f"{cell.column} {cell.text}" for cell in cells)),
     )
+
+
+def _without_advice(reference: str) -> str:
+    """A reference without what sends the reader to somebody, which answers no question."""
+    return without_offers(reference, lambda _: False)
 
 
 def _stems(*texts: str) -> set[str]:
@@ -274,8 +288,8 @@ def _by_form(facts: Sequence[Fact], first: int = 0) -> dict[str, list[int]]:
 
 def _others(record: Record, facts: Sequence[Fact]) -> list[Fact]:
     """What the evidence says besides."""
-    told = {form for fact in facts for form in fact.forms}
-    items = {(n, item): above for n, items in enumerate(record) for above, item in items if item not in told}
+    told = {(fact.section, form) for fact in facts for form in fact.forms}
+    items = {(n, item): above for n, items in enumerate(record) for above, item in items if (n, item) not in told}
     return [Fact((item, f"{above}:{item}") if above else (item,), n) for (n, item), above in items.items()]
 
 

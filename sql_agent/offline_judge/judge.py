@@ -26,6 +26,7 @@ from sql_agent.offline_judge.clauses import CLAUSE_END
 from sql_agent.offline_judge.doubts import CITES, is_frame, says_they_differ
 from sql_agent.offline_judge.exam import Exam, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
+from sql_agent.offline_judge.misquotes import is_misquoted
 from sql_agent.offline_judge.normal import UNSEEN, normalise
 from sql_agent.offline_judge.offers import without_offers, without_sources
 from sql_agent.offline_judge.sections import JOINT, Cell, Fact
@@ -45,6 +46,7 @@ SUMMARY = re.compile(
     r"|\b(?:in (?:short|summary|brief|conclusion|sum)|to (?:sum up|summari[sz]e)|overall|summary)\b",
     re.I,
 )
+COUNTED = re.compile(r"(?<![\w.#-])(?!1\D)\d[\d.-]*[\u4e00-\u9fff]")  # a number and its unit; 1 is any word's (一般)
 FREE_MENTIONS = 2  # a summary may repeat what was said
 ALONE_MENTIONS = 4  # and a thing's name, where that is all that is asked, stands in headings too
 BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
@@ -166,7 +168,15 @@ def _is_explained(exam: Exam, answer: str) -> bool:
     told = {stem(one) for one in spell(said).split()} - {stem(one) for one in exam.question.split()}
     spans = [said[start:end] for start, end in exam.lexicon.read(said, exam.echoes)[1]]
     is_known = bool(told & exam.words) and all(is_known_to(exam, one) for one in spans)
-    return reading.is_right and is_known
+    return reading.is_right and is_known and not _is_misquoted(exam, said)
+
+
+def _is_misquoted(exam: Exam, text: str) -> bool:
+    """Whether a text has other words or numbers where the evidence has its own."""
+    others = f"{exam.question}{spell(normalise(exam.reference))}"
+    counted = (spell(found[0]) for found in COUNTED.finditer(text) if not is_frame(found[0], [(0, len(found[0]))]))
+    is_new_unit = any(not any(one in known for known in (*exam.texts, others)) for one in counted)
+    return is_new_unit or is_misquoted(spell(text), exam.between, {*others.split()})
 
 
 def is_known_to(exam: Exam, text: str) -> bool:
@@ -233,7 +243,9 @@ class _Reading:
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
         pieces = [one.span() for start, end in unknown for one in PIECE.finditer(self._text, start, end)]
-        unknown = [one for one in pieces if not self._is_why(*one)] if self._is_right else unknown
+        is_misquoted = self._is_right and _is_misquoted(exam, self._text)
+        if self._is_right and not is_misquoted:
+            unknown = [one for one in pieces if not self._is_why(*one)]
         self._words, after = words, 0
         last = 0
         for start, end, word in words:
@@ -245,6 +257,7 @@ class _Reading:
             self._read(word, self._text[max(0, start - MAX_NAME_CHARS) : start], self._text[end : end + 1])
             after = end if self._lead is None else after
         self._foreign += [self._text[start:end] for start, end in self._unframed(words, unknown)]
+        self._foreign += ["other words in a quote"] * is_misquoted
         if any(map(self.is_torn, exam.axes)) or self._is_exchanged():
             self._foreign.append("told of another row, column or heading")
             self._is_misplaced = True
@@ -430,7 +443,10 @@ class _Reading:
     def _head(self, word: str) -> str:
         """What a fact or a whole cell begins with before the first fact."""
         facts = [i for part in self._exam.wholes.get(word, [word]) for i in self._exam.of_form[part]]
-        return word[: max(0, min(word.find(spell(self._exam.facts[i].forms[0])) for i in facts)) + 1]
+        sections = {self._exam.facts[i].section for i in facts if word in self._exam.wholes}
+        first = [self._exam.facts[i] for i in facts] + [one for one in self._exam.items if one.section in sections]
+        places = [word.find(spell(one.forms[0])) for one in first]
+        return word[: min((place for place in places if place >= 0), default=0) + 1]
 
     def _name_by_heading(self, word: str) -> list[frozenset[int]]:
         """A heading that is quoted with its fact, or with its whole cell, names it; the names of what comes after."""
@@ -460,6 +476,8 @@ class _Reading:
         self._mentions[word, named] += not self._is_shared
         self._call(facts)
         mine = [i for i in facts if named is None or self._exam.facts[i].section in named]
+        if not mine and self._is_beside(word, named):
+            return
         self._is_misplaced |= not mine
         is_elsewhere = any(self._is_elsewhere(axis, mine) for axis in self._exam.axes)
         if tells:
@@ -471,6 +489,10 @@ class _Reading:
             self._quote_unnamed(mine)
         elif not is_elsewhere:
             self._credit |= dict.fromkeys(mine, 1.0)
+
+    def _is_beside(self, word: str, named: frozenset[int] | None) -> bool:
+        """Whether the thing that is named says that too, of which it is not asked."""
+        return any(self._exam.items[i].section in (named or ()) for i in self._exam.beside.get(word, ()))
 
     def _tell(self, word: str, facts: Sequence[int]) -> None:
         """A fact with its heading before it in one word tells both, but not where it begins with that word itself."""

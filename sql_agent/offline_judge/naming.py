@@ -10,11 +10,13 @@ from collections.abc import Sequence
 
 from sql_agent.offline_judge.clauses import ITEM_END, LABEL_END, SENTENCE_END
 from sql_agent.offline_judge.echoes import CLOSED
-from sql_agent.offline_judge.lexicon import Lexicon
+from sql_agent.offline_judge.lexicon import Lexicon, spell
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.sections import Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
 from sql_agent.offline_judge.words import RELATIONS, phrases
 from sql_agent.words.meanings import in_chinese
+
+FORMER, LATTER = ("前者", "former", "the former"), ("后者", "latter", "the latter")
 
 
 def names_of(question: str, reference: str, record: Record, cells: Sequence[Cell], facts: Sequence[Fact]) -> Names:
@@ -27,7 +29,8 @@ def names_of(question: str, reference: str, record: Record, cells: Sequence[Cell
     if cells and len(told_apart) < len({fact.section for fact in facts}):
         known = {item for items in record for _, item in items}
         names = compared(question, cells, facts, known) | names
-    return _names_by_column(question, cells, names) | _names_by_relation(question, names) | names
+    names = _names_by_column(question, cells, names) | _names_by_relation(question, names) | names
+    return _names_by_order(question, cells, record, names) | names
 
 
 def _under_names(reference: str, asked: Lexicon) -> list[Item]:
@@ -50,6 +53,25 @@ def _names_by_column(question: str, cells: Sequence[Cell], names: Names) -> Name
         for column, words in called.items()
         for word in words
         if len(columns) > 1 and sum(word in others for others in called.values()) == 1
+    }
+
+
+def _names_by_order(question: str, cells: Sequence[Cell], record: Record, names: Names) -> Names:
+    """The former and the latter, where the question names two things; nothing where the evidence has such words."""
+    thing_of = [cell.row or str(n) for n, cell in enumerate(cells)] or [*map(str, range(len(record)))]
+    asked, places = spell(question), dict[str, int]()
+    for name, sections in names.items():
+        things = {thing_of[n] for n in sections}
+        if len(things) == 1 and (place := asked.find(spell(name))) >= 0:
+            thing = things.pop()
+            places[thing] = min(place, places.get(thing, place))
+    said = " ".join(spell(item) for items in record for _, item in items)
+    if len(places) != 2 or any(spell(word) in said for word in (*FORMER, *LATTER)):
+        return {}
+    return {
+        word: frozenset(n for n, thing in enumerate(thing_of) if thing == one)
+        for one, words in zip(sorted(places, key=lambda one: places[one]), (FORMER, LATTER), strict=True)
+        for word in words
     }
 
 

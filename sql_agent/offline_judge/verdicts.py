@@ -23,8 +23,8 @@ CHOOSES = re.compile(r"什么|哪|多少|怎|如何|几|谁|还是|或|\b(?:or|w
 SENTENCE_END = re.compile(r"[?。]|\.(?!\d)")
 FIRST = re.compile(r";|,? and (?=why|what|how|which)|[,、](?=.{0,4}(?:为什么|为何|原因|怎|如何|什么|哪))")
 SAYS = (
-    r"(?:所以|因此|故)?[;,]?(?:答案|结论)[是为]?"
-    r"|(?:(?:so|thus|therefore|hence),? )?(?:the |my )?(?:final )?(?:answer|conclusion) is"
+    r"(?:(?:所以|因此|因而|故)[;,]?)?(?:答案|结论)[是为]?|所以|因此|因而|故"
+    r"|(?:(?:so|thus|therefore|hence),? )?(?:the |my )?(?:final )?(?:answer|conclusion) is|so|thus|therefore|hence"
 )
 MAY = "允许|需要?|要|应该?|必须|适[合宜]|推荐|建议"
 VERDICT = re.compile(

@@ -26,6 +26,11 @@ REPAIRED = "治疗：\n1. 关闭进气阀\n2. 打开窗户\n3. 报修\n病因：
 EXCHANGED = "病因：关闭进气阀；打开窗户；报修。治疗：阀门老化，密封圈开裂"
 USES = "清肺，止咳；用于咳嗽、咽痛、声哑；哮喘；慢性咽炎。"
 TASTE = [Cell("贝舒缓释片", "0 0", "name"), Cell("干咳、口苦。", "0 0", "不良反应")]
+FERN = [
+    Cell("It likes damp, mossy, shaded walls all year. Water it every 3 days. Never in sunny rooms.", "0 0", "care")
+]
+FERN_CARE = "Yes, it likes damp, mossy, shaded walls all year. Water it every 3 days."
+MOSS = "Does the fern grow on walls?"
 TASTES = "贝舒缓释片和康宁缓释片，哪个容易口苦？"
 SHADE = "Is it hosta or thyme that needs water weekly?"
 SIDE = "贝舒片和康宁胶囊哪个会引起心悸？"
@@ -58,6 +63,8 @@ def earned(question: str, cells: list[Cell], answer: str, reference: str = "") -
         (SIDE, PAIR, "康宁胶囊。", "根据数据库，康宁胶囊会引起心悸，而贝舒片没有。"),
         ("Which one needs shade, hosta or thyme?", HOSTA, "The hosta.", "The hosta needs shade; the thyme does not."),
         ("能在阳台上种蓝玉簪吗？", BALCONY, "可以，阳台上可种。", "可以，阳台上可种。"),
+        ("能在阳台上种蓝玉簪吗？", BALCONY, "可以，阳台上可种。", "喜阴；阳台上可种，所以可以。"),
+        (MOSS, FERN, "Yes, on damp ones.", FERN_CARE),
         (TASTES, TASTE, "", "贝舒缓释片。不良反应：干咳、口苦。"),
         (SHADE, HOSTA, "Hosta, grown ones.", f"Hosta. {SHEET}"),
     ],
@@ -78,6 +85,8 @@ def test_right_answers_of_many_forms(question: str, cells: list[Cell], reference
         (SIDE, PAIR, "康宁胶囊。", "可能是康宁胶囊。", 0.25),
         (SIDE, PAIR, "康宁胶囊。", "康宁胶囊会引起心悸和休克。", 0.25),
         ("能在阳台上种蓝玉簪吗？", BALCONY, "可以，阳台上可种。", "不可以，阳台上可种。", 0.25),
+        (MOSS, FERN, "Yes, on damp ones.", FERN_CARE.replace("mossy", "sunny"), 0.25),
+        (MOSS, FERN, "Yes, on damp ones.", FERN_CARE.replace("3", "9"), 0.25),
         (TASTES, TASTE, "", "康宁缓释片。不良反应：干咳、口苦。", 0.1),
         (SHADE, HOSTA, "Hosta, grown ones.", f"Thyme. {SHEET}", 0.1),
         ("止咳露的适应症是什么？", SYRUP, "", f"{USES}请您告知药师：本品含砒霜。", 0.25),

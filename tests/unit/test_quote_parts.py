@@ -140,3 +140,30 @@ def test_what_takes_a_quote_back_or_adds_to_it_does_not(lie: str) -> None:
     quote = "Loam with sand. Lime in spring."
     answer = f"{lie}\n{quote}" if lie.endswith(":") else f"{quote}\n{lie}"
     assert _value("Which soil do roses want?", quote, answer, SCREWS_EN) <= CAP
+
+
+LAMPS = [
+    Cell("床头灯；夜灯模式：亮度5%；暖光；勿覆盖。", "0 0", "usage"),
+    Cell("落地灯；阅读模式：亮度80%；冷光；勿覆盖。", "0 1", "usage"),
+]
+BOTH_LAMPS = ("夜明灯和高塔灯的用法有什么区别？", "")
+NIGHT, READING = "床头灯；夜灯模式：亮度5%；暖光；勿覆盖。", "落地灯；阅读模式：亮度80%；冷光；勿覆盖。"
+
+
+def test_two_things_are_told_apart_as_the_former_and_the_latter() -> None:
+    assert _value(*BOTH_LAMPS, f"前者：{NIGHT}\n后者：{READING}", *LAMPS) >= 0.9
+    assert _value(*BOTH_LAMPS, f"前者：{READING}\n后者：{NIGHT}", *LAMPS) <= 0.1
+
+
+KILN = Cell(
+    "Load the shelves from below. Stoneware: hold the kiln at 1240 °C, then cool it slowly. "
+    "Earthenware: stop at 1060 °C. Leave the lid shut for a day.",
+    "studio 3",
+    "firing",
+)
+
+
+def test_the_one_line_that_has_the_words_of_the_question_is_the_part() -> None:
+    asked = ("How is stoneware fired?", "At 1240 °C.")
+    assert _value(*asked, "Stoneware: hold the kiln at 1240 °C, then cool it slowly.", KILN) >= 0.9
+    assert _value(*asked, "Earthenware: stop at 1060 °C.", KILN) <= 0.1
