@@ -443,10 +443,7 @@ class _Reading:
     def _head(self, word: str) -> str:
         """What a fact or a whole cell begins with before the first fact."""
         facts = [i for part in self._exam.wholes.get(word, [word]) for i in self._exam.of_form[part]]
-        sections = {self._exam.facts[i].section for i in facts if word in self._exam.wholes}
-        first = [self._exam.facts[i] for i in facts] + [one for one in self._exam.items if one.section in sections]
-        places = [word.find(spell(one.forms[0])) for one in first]
-        return word[: min((place for place in places if place >= 0), default=0) + 1]
+        return word[: max(0, min(word.find(spell(self._exam.facts[i].forms[0])) for i in facts)) + 1]
 
     def _name_by_heading(self, word: str) -> list[frozenset[int]]:
         """A heading that is quoted with its fact, or with its whole cell, names it; the names of what comes after."""
