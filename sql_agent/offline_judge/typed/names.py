@@ -25,6 +25,7 @@ something theirs themselves thereafter thereby though toward towards unless unti
 whether whoever whom whose without would yours yourself
 """  # that WordNet does not have
 UNCASED = re.compile(rf"(?<!{LETTER})(?:[a-z]{{4,}}|[A-Z]{{4,}})(?!{LETTER}|_)")
+QUOTED = re.compile(r"(?<=[\w,\"”] )[\"“]([^\"“”.!?:\n]{1,40})[\"”]")  # of a sentence, no sentence itself
 CAPITALISED = re.compile(r"\b[A-Z][\w-]*")
 PARTICIPLE = re.compile(  # that opens a sentence: Sorting by ...
     r"(?:^|(?<=[.!?:\n] ))[A-Z][a-z]{2,20}ing (?=(?:the|an?|all|by|on|for|its|their|each|every|only|\d+)\b)", re.M
@@ -46,7 +47,8 @@ def has_strange_name(answer: str, question: str, known: Sequence[str]) -> bool:
     familiar = {*re.findall(f"{LETTER}+", f"{question} {' '.join(known)} {FREE} {TITLES}"), *NO_NAMES, *TALK.split()}
     familiar.update(*(spell(text).split() for text in known))
     later_words = {word for text in known for word in spell(text).split()[1:]}
-    answer = ABBREVIATED.sub(r"\1 ", re.sub(r"[*_`]|(?<=\w)['’](?=[A-Z])", "", answer))
+    answer = QUOTED.sub(r"\1", re.sub(r"[*_`]|(?<=\w)['’](?=[A-Z])", "", answer))
+    answer = ABBREVIATED.sub(r"\1 ", answer)
     words = [word for word in WORD_WITHIN.findall(answer) if word[0].isupper() and not word.rstrip("s").isupper()]
     words += [word for word, behind in PAIR.findall(answer) if spell(plain(behind)).strip() in later_words]
     return any(not {one, one.removesuffix("s")} & familiar for word in words for one in spell(plain(word)).split())
