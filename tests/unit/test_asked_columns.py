@@ -29,6 +29,7 @@ def rows(columns: str, *told: str) -> list[Cell]:
         ("Who has the best time?", rows("runner,club,time_s", "Ada Lund|Nord|611"), "runner"),
         ("Which club has the best runner?", rows("runner,club", "Ada Lund|Nord"), "club"),
         ("In which month were the most tents sold?", rows("month,sold", "2022-07|94"), "month"),
+        ("List all facts about berth 12.", rows("berth,free,length_m", "12|0|14"), "berth,free,length_m"),
         ("哪位医生的门诊量最高？", rows("doctor,visits", "孙晓燕|412"), "doctor"),
         ("海景酒店的入住率是多少？", rows("hotel,occupancy", "海景酒店|91.3"), "occupancy"),
         ("Which grower picked the most, and how many kilos?", rows("grower,kilos", "Hollow Farm|812"), "grower,kilos"),

@@ -352,8 +352,8 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
     }
     least = floors.get(f"{part} {language}", 0.93)
     assert sum(value <= 0.1 for value in lies) >= least * len(lies)
-    is_late = part.removeprefix("held ") in ("columns", "winery", "tramway")
-    assert sum(value < 0.9 for value in parts) >= (0.95 if is_late else 1) * len(parts)
+    least = {"columns": 0.95, "winery": 0.95, "tramway": 0.91}.get(part.removeprefix("held "), 1)
+    assert sum(value < 0.9 for value in parts) >= least * len(parts)
 
 
 HIKE, HEIGHT, BUILT = (
@@ -851,3 +851,31 @@ def test_a_value_told_of_something_else_is_no_answer(
     question: str, cells: list[str], answer: str, value: float
 ) -> None:
     assert earned(question, cells, answer) == pytest.approx(value)
+
+
+KEEPER, SHEETS = "Who keeps the keys of the Alder hut?", "How many sheets are in the chest?"
+
+
+@pytest.mark.parametrize(
+    ("question", "truth", "answer", "is_right"),
+    [
+        (KEEPER, "Dele Okafor", "The keys are kept by dele okafor.", True),
+        (KEEPER, "Dele Okafor", "DELE OKAFOR", True),
+        (KEEPER, "Dele Okafor", 'The keeper is "Dele Okafor".', True),
+        (KEEPER, "Dele Okafor", "the result is dele okafor with tomas brandl", False),
+        (KEEPER, "Dele Okafor", "THE RESULT IS DELE OKAFOR WITH TOMAS BRANDL", False),
+        (KEEPER, "Dele Okafor", 'the result is "Dele" "Okafor" with "Tomas" "Brandl"', False),
+        ("谁保管桤木屋的钥匙？", "王建国", "根据钥匙表的记录，钥匙由王建国保管。", True),
+        ("谁保管桤木屋的钥匙？", "王建国", "据李秀兰的记录，据王建国的记录，据赵德明的记录", False),
+        (SHEETS, "41", "The chest has 41 sheets (12 small ones and 29 large ones).", True),
+        (SHEETS, "41", "12 + 29 = 41", True),
+        (SHEETS, "41", "(41 old) (14 new) (37 torn) (23 red)", False),
+        (SHEETS, "41", "41 - 12 = 29", False),
+    ],
+)
+def test_candidates_in_small_letters_quotes_sources_and_parentheses_are_no_answer(
+    question: str, truth: str, answer: str, is_right: bool
+) -> None:
+    cells = [Cell(truth, row="0 0", column="value")]
+    verdict = grade(question=question, reference="", answer=answer, evidence=cells, kind=kind_of_cells(question, cells))
+    assert verdict is not None and verdict.value == is_right

@@ -39,6 +39,10 @@ ASKS = re.compile(  # a question may ask twice
 IS_KEY = re.compile(
     r"(?:^|[ _])(?:id|no|nr|nbr|num|code|cd|key|number|uuid)$|(?:编|证|代|卡|单|工|学)号$|号码$|[编代]码$"
 )
+WHOLE = re.compile(  # of a row
+    r"\b(?:all|every|complete|full)(?: of)?(?: the)? (?:facts?|data|details?|information|fields?|columns?|values?)\b"
+    r"|\beverything\b|(?:全部|所有|详细|完整)的?(?:信息|资料|数据|记录|字段|内容|情况)|详情"
+)
 WHO = re.compile(r"\bwho(?:m|se)?\b|谁")
 ASKS_KEY = re.compile(r"\b(?:numbers?(?! of)|no|nr|ids?|codes?|keys?)\b|[编证代卡单工学]号|号码|[编代]码")
 IS_FLAG = re.compile(r"[01ynft]|yes|no|true|false|[是否]")
@@ -52,7 +56,7 @@ def asked_for(question: str, cells: Sequence[Cell], *, is_yes_no: bool) -> Seque
     columns: dict[str, list[str]] = {}
     for cell in cells:
         columns.setdefault(cell.column, []).append(plain(cell.text))
-    if len(columns) < 2 or "" in columns:
+    if len(columns) < 2 or "" in columns or WHOLE.search(asked):
         return cells
     asks_of_each = EACH.search(asked if len({cell.row for cell in cells}) > 1 else RATE.sub(" ", asked))
     if asks_of_each or len(ASKS.findall(asked)) > 1:
