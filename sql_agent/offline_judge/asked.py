@@ -20,8 +20,9 @@ from sql_agent.offline_judge.doubts import is_frame
 from sql_agent.offline_judge.echoes import ways_to_say
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import normalise
-from sql_agent.offline_judge.sections import Cell, Fact, Item, Record
-from sql_agent.offline_judge.slots import COMMON, content, stem
+from sql_agent.offline_judge.sections import ASK_END, ASKING, JOINT, Cell, Fact, Item, Record
+from sql_agent.offline_judge.naming import translated
+from sql_agent.offline_judge.slots import COMMON, content, is_form, stem
 from sql_agent.offline_judge.tables import rows, ties
 
 LEADS = re.compile(  # to an item of a list, and say nothing of it
@@ -52,7 +53,7 @@ def asked_facts(
     if quoted is not None:
         return _without_headers(quoted, cells) or quoted
     asked = [fact for fact in facts if not fact.forms[0].isdecimal() and spell(fact.forms[0]) not in spell(question)]
-    asked = _without_headers(asked, cells) or asked or facts
+    asked = _of_columns(question, cells, _without_headers(asked, cells) or asked or facts)
     is_one = len({cell.row for cell in cells}) == 1 and all(cell.column for cell in cells)
     parts = _of_parts(question, record, cells, asked) or asked
     meant = _meant(question, "\n".join(own), record, cells, asked)
@@ -64,6 +65,26 @@ def asked_facts(
     sizes = Counter(fact.section for fact in asked)  # the name of a row tells nothing of it
     telling = [fact for fact in asked if sizes[fact.section] > 1 or not cells[fact.section].column]
     return _about(question, telling or asked) if verdicts.is_asked(question) else asked
+
+
+def _of_columns(question: str, cells: Sequence[Cell], facts: list[Fact]) -> list[Fact]:
+    """Those of the columns that the question names; all where a part of it asks and names none. What names a row is of
+    no such column."""
+    words = content(question)
+    names = {n for n, cell in enumerate(cells) if len(tokens(cell.text)) <= MAX_NAME and content(cell.text) & words}
+    columns = dict.fromkeys(cell.column for n, cell in enumerate(cells) if n not in names and cell.column)
+    named = {column for column in columns if _is_named(column, question)}
+    asking = [part for one in ASK_END.split(question) for part in JOINT.split(one) if ASKING.search(part)]
+    if len(asking) > 1 and not all(any(_is_named(column, part) for column in named) for part in asking):
+        return facts
+    return [fact for fact in facts if cells[fact.section].column in named and fact.section not in names] or facts
+
+
+def _is_named(column: str, question: str) -> bool:
+    """Whether a question says a column, in its own words, in any form of all of them, or in Chinese."""
+    own, words = content(column), content(question)
+    is_said = any(one in question for one in (column, *translated(column, question)))
+    return is_said or (bool(own) and all(any(is_form(word, other) for other in words) for word in own))
 
 
 def _every_fact(record: Record, cells: Sequence[Cell]) -> list[Fact]:
