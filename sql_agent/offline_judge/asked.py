@@ -53,7 +53,9 @@ def asked_facts(
     if quoted is not None:
         return _without_headers(quoted, cells) or quoted
     asked = [fact for fact in facts if not fact.forms[0].isdecimal() and spell(fact.forms[0]) not in spell(question)]
-    asked = _of_columns(question, cells, _without_headers(asked, cells) or asked or facts)
+    asked = _without_headers(asked, cells) or asked or facts
+    named = _of_columns(question, cells, asked)
+    asked = named or asked
     is_one = len({cell.row for cell in cells}) == 1 and all(cell.column for cell in cells)
     parts = _of_parts(question, record, cells, asked) or asked
     meant = _meant(question, "\n".join(own), record, cells, asked)
@@ -62,22 +64,30 @@ def asked_facts(
         line = _line(question, "\n".join(own), cells, parts)
         told = _run(question, "\n".join(own), cells, asked)
         asked = told if len(line) == len(parts) or {*told} <= {*line} else line
+    told = {fact.section for fact in asked}
+    asked += [fact for fact in named if fact.section not in told]
     sizes = Counter(fact.section for fact in asked)  # the name of a row tells nothing of it
     telling = [fact for fact in asked if sizes[fact.section] > 1 or not cells[fact.section].column]
     return _about(question, telling or asked) if verdicts.is_asked(question) else asked
 
 
 def _of_columns(question: str, cells: Sequence[Cell], facts: list[Fact]) -> list[Fact]:
-    """Those of the columns that the question names; all where a part of it asks and names none. What names a row is of
-    no such column."""
-    words = content(question)
-    names = {n for n, cell in enumerate(cells) if len(tokens(cell.text)) <= MAX_NAME and content(cell.text) & words}
-    columns = dict.fromkeys(cell.column for n, cell in enumerate(cells) if n not in names and cell.column)
+    """Those of the columns that the question names; none where it names none, or a part of it asks for something else.
+    What names a row is of no such column."""
+    columns = {cell.column for n, cell in enumerate(cells) if cell.column and not _names_row(cell, question)}
     named = {column for column in columns if _is_named(column, question)}
     asking = [part for one in ASK_END.split(question) for part in JOINT.split(one) if ASKING.search(part)]
     if len(asking) > 1 and not all(any(_is_named(column, part) for column in named) for part in asking):
-        return facts
-    return [fact for fact in facts if cells[fact.section].column in named and fact.section not in names] or facts
+        return []
+    of_named = [fact for fact in facts if cells[fact.section].column in named]
+    return [fact for fact in of_named if not _names_row(cells[fact.section], question)]
+
+
+def _names_row(cell: Cell, question: str) -> bool:
+    """Whether a short cell has words of the question that its column has not."""
+    return len(tokens(cell.text)) <= MAX_NAME and not content(cell.text).isdisjoint(
+        content(question) - content(cell.column)
+    )
 
 
 def _is_named(column: str, question: str) -> bool:

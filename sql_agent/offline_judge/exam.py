@@ -36,7 +36,6 @@ TITLE = re.compile(  # what the reference tells of its thing
     r"(?<!目)的([^,;。:、\d]{2,6}?)(?:主?要?[是为:]|包括|如下|中)|\b(?:the|its) ([a-z]{4,}(?: [a-z]{4,})?)(?= of )"
 )
 MIN_OWN_CHARS = 4
-COUNTERS = "种个款项条类点"
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Exam:
     (its texts -> what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns
     of its tables: a heading -> the items under it), `headings` all of these; `items` are the facts and, found by
     `beside`, what else the evidence says; `compares`: it asks how things differ; `is_verdict`: yes or no is asked,
-    `verdict` is which of them; `times` counts how often the evidence says a word, `texts` are its cells, `lexicon`
+    `verdict` is which of them; `sizes` say how many facts there are, `times` counts how often the evidence says a word, `texts` are its cells, `lexicon`
     holds facts and free words, `record` all of these but the reference's, `echoes` the question's, `words` the stems
     of all of these."""
 
@@ -64,6 +63,7 @@ class Exam:
     headings: Lexicon
     items: list[Fact]
     beside: dict[str, list[int]]
+    sizes: set[str]
     times: Counter[str]
     in_order: bool
     compares: bool
@@ -119,9 +119,10 @@ class _Source:
 
     @cached_property
     def free(self) -> set[str]:
-        """What says nothing of any fact: the question, the closed list, the table's name."""
-        tables = {cell.row.partition(" ")[0] for cell in self.shown}
-        return {self.question, f"{self.question}?", *CLOSED, *tables}
+        """What says nothing of any fact: the question, the closed list, names of table and row."""
+        rows = {text for cell in self.shown for text in (cell.row, *cell.row.split())}
+        rows = {normalise(text) for text in rows if re.search(r"[^\W\d]", text)}
+        return {self.question, f"{self.question}?", *CLOSED, *rows}
 
     @cached_property
     def around(self) -> set[str]:
@@ -235,7 +236,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     quoting = Lexicon(of_form)
     unquoted = {text for text in (*own, *own.values()) if spell(text) not in of_form and not quoting.read(text)[1]}
     said = source.said(names) if asked else source.free
-    words = {*said, *headings, *of_form, *wholes, *_sizes(facts)} - unquoted
+    words = {*said, *headings, *of_form, *wholes} - unquoted
     echoes = {*echoes_of(question), *(run for run in source.shared if not JUDGING.search(run))} if asked else set[str]()
     is_verdict = verdicts.is_asked(question)
     is_verdict &= source.is_alone or not any(True for form in of_form for _ in verdicts.told(form.strip()))
@@ -255,6 +256,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         headings=Lexicon(heading for axis in axes for heading in axis),
         items=items,
         beside=_by_form(items[len(facts) :], len(facts)),
+        sizes=_sizes(facts, cells),
         times=Counter(spell(item) for section in record for _, item in section),
         in_order=ORDER.search(question) is not None and not names,
         verdict=verdicts.wanted(question, _without_advice(source.reference), asked_of) if is_verdict else None,
@@ -293,8 +295,8 @@ def _others(record: Record, facts: Sequence[Fact]) -> list[Fact]:
     return [Fact((item, f"{above}:{item}") if above else (item,), n) for (n, item), above in items.items()]
 
 
-def _sizes(facts: list[Fact]) -> set[str]:
-    """ "4种：" before four facts says nothing else; where a number is asked for, it does."""
-    sizes = {len(facts), *Counter(fact.section for fact in facts).values()}
+def _sizes(facts: list[Fact], cells: Sequence[Cell]) -> set[str]:
+    """How many facts there are, in all, in a cell, and of how many rows; nothing where a number is asked for."""
+    sizes = {len(facts), *Counter(fact.section for fact in facts).values(), len({cell.row for cell in cells})}
     is_number = any(form.isdecimal() for fact in facts for form in fact.forms)
-    return set() if is_number else {f"{n}{counter}" for n in sizes for counter in COUNTERS}
+    return set() if is_number else {*map(str, sizes)}

@@ -12,12 +12,12 @@ asked, quoted or in part, never raises the value. Not covered: rewording; whethe
 
 from __future__ import annotations
 
-import functools
 import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import combinations, pairwise
 from typing import Literal
 
@@ -25,6 +25,7 @@ from sql_agent.offline_judge import choices, verdicts
 from sql_agent.offline_judge.clauses import CLAUSE_END
 from sql_agent.offline_judge.doubts import CITES, is_frame, says_they_differ
 from sql_agent.offline_judge.exam import Exam, make_exam
+from sql_agent.offline_judge.layout import captions, is_caption, is_joint
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.misquotes import is_misquoted
 from sql_agent.offline_judge.normal import UNSEEN, normalise
@@ -33,6 +34,7 @@ from sql_agent.offline_judge.sections import JOINT, Cell, Fact
 from sql_agent.offline_judge.slots import LIGHT, stem
 from sql_agent.offline_judge.tables import Told, by_column, is_torn
 from sql_agent.offline_judge.typed import Truth, kind_of_texts, truth_of, typed_value
+from sql_agent.offline_judge.values import plain
 from sql_agent.records import AnswerType
 
 SENTENCE_ENDS = ".!?;\n。"
@@ -120,7 +122,10 @@ def _truth(
     said = None if kind else verdicts.alone(normalise(question).rstrip("?。 "), normalise(reference))
     if said is not None:
         return truth_of(question, "yes" if said else "no", [], "yes_no"), looks
-    return truth_of(question, reference, cells, looks) if looks and looks != "text" else None, looks
+    truth = truth_of(question, reference, cells, looks) if looks and looks != "text" else None
+    shown = spell(plain("\n".join(cell.text for cell in cells)))
+    is_shown = kind or not cells or (truth and any(spell(value) in shown for value in truth.values))
+    return truth if is_shown else None, looks  # what the evidence has in other words is no value
 
 
 def _typed(truth: Truth, question: str, answer: str, *, is_quoted: bool) -> ReferenceVerdict:
@@ -196,7 +201,7 @@ def _strange(exam: Exam, asked: str, said: str) -> bool:
     return not all(is_frame(one, [(0, len(one))], is_last=True) for one in strange)
 
 
-@functools.lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)
 def _exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -> Exam | None:
     """With the axes that the evidence itself does not break: a heading may be a word of the text too."""
     exam = make_exam(question, reference, evidence)
@@ -319,7 +324,7 @@ class _Reading:
         facts = [(start, end) for start, end, word in words if word in told]
         if not facts:
             return unknown
-        unknown = [(start, end) for start, end in unknown if not self._is_label(start, end)]
+        unknown = [(start, end) for start, end in unknown if not self._is_layout(start, end)]
         pieces = (m.span() for start, end in unknown for m in PIECE.finditer(self._text, start, end))
         unknown = [(start, end) for start, end in pieces if not self._text[start:end].isspace()]
         starts, left = [start for start, _ in unknown], list[tuple[int, int]]()
@@ -344,6 +349,17 @@ class _Reading:
                 left += [] if is_free else unknown[sentence:stop]
                 sentence = stop
         return left
+
+    def _is_layout(self, start: int, end: int) -> bool:
+        """Whether what is unknown here claims nothing: a label of the cell or of the answer's own, a joint, a count."""
+        piece = self._text[start:end].strip("|;:,。. ")
+        if self._is_label(start, end) or is_joint(piece, self._exam.sizes, self._exam.question):
+            return True
+        return is_caption(piece) and any(first <= start and end <= last for first, last in self._captions)
+
+    @cached_property
+    def _captions(self) -> list[tuple[int, int]]:
+        return captions(self._text)
 
     def _is_label(self, start: int, end: int) -> bool:
         """Whether words of a cell stand here, before a colon and an item of that cell."""

@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 
 from sql_agent.offline_judge.clauses import ITEM_END, LABEL_END, SENTENCE_END
-from sql_agent.offline_judge.echoes import CLOSED
-from sql_agent.offline_judge.lexicon import Lexicon, spell
+from sql_agent.offline_judge.echoes import CLOSED, JUDGING
+from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import normalise
-from sql_agent.offline_judge.sections import Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
+from sql_agent.offline_judge.sections import MAX_RUN, Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
 from sql_agent.offline_judge.words import RELATIONS, phrases
 from sql_agent.words.meanings import in_chinese
 
@@ -47,13 +47,20 @@ def _under_names(reference: str, asked: Lexicon) -> list[Item]:
 def _names_by_column(question: str, cells: Sequence[Cell], names: Names) -> Names:
     """What an answer may call the columns, where there are several and names tell sections apart."""
     columns = dict.fromkeys(cell.column for cell in cells) if names else {}
-    called = {column: {column, *translated(column, question)} for column in columns}
+    called = {column: {column, *translated(column, question), *_ends_of(column)} for column in columns}
     return {
         word: frozenset(n for n, cell in enumerate(cells) if cell.column == column)
         for column, words in called.items()
         for word in words
-        if len(columns) > 1 and sum(word in others for others in called.values()) == 1
+        if len(columns) > 1 and not any(spell(word) in spell(other) for other in columns if other != column)
     }
+
+
+def _ends_of(column: str) -> set[str]:
+    """What a column may be called in short: its last tokens, two characters or a word at least."""
+    found = tokens(column)[-MAX_RUN:]
+    ends = {column[one.start() :] for one in found}
+    return {end for end in ends if len(end) > 1 and not JUDGING.search(end)}
 
 
 def _names_by_order(question: str, cells: Sequence[Cell], record: Record, names: Names) -> Names:
