@@ -259,7 +259,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         sizes=_sizes(facts, cells),
         times=Counter(spell(item) for section in record for _, item in section),
         in_order=ORDER.search(question) is not None and not names,
-        verdict=verdicts.wanted(question, _without_advice(source.reference), asked_of) if is_verdict else None,
+        verdict=_verdict(question, source.reference, facts, asked_of) if is_verdict else None,
         compares=COMPARES.search(question) is not None,
         is_verdict=is_verdict,
         is_alone=source.is_alone,
@@ -271,9 +271,11 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     )
 
 
-def _without_advice(reference: str) -> str:
-    """A reference without what sends the reader to somebody, which answers no question."""
-    return without_offers(reference, lambda _: False)
+def _verdict(question: str, reference: str, facts: Sequence[Fact], names: Collection[str]) -> bool | None:
+    """The yes or no of the reference, without what sends the reader to somebody; where it has none, that of the facts."""
+    texts = (without_offers(reference, lambda _: False), "\n".join(fact.forms[0] for fact in facts))
+    told = (verdicts.wanted(question, text, names) for text in texts if text)
+    return next((one for one in told if one is not None), None)
 
 
 def _stems(*texts: str) -> set[str]:
