@@ -17,6 +17,7 @@ from sql_agent.offline_judge.lexicon import spell, tokens
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.sections import JOINT, PART_END, Cell
 from sql_agent.offline_judge.slots import content, is_form
+from sql_agent.offline_judge.verdicts import wanted
 
 ASKS = re.compile(
     r"哪(?!些)|还是|谁|\b(?:which|who)\b|(?:\bwhat\b|^(?:is|are|was|were|do|does|did|can|must|should|has|have|will)\b)(?=.*\bor\b)"
@@ -109,15 +110,19 @@ def _joined(part: str) -> list[str]:
 
 
 def of_rows(question: str, cells: Sequence[Cell]) -> str:
-    """What stands with the one cell that has what the question says of the thing, or in the only row; "" where none or
-    several do."""
+    """What names the one row that the question is true of, by its cells' own words; "" where it is none or several."""
     rows: dict[str, list[str]] = {}
     for cell in cells:
         rows.setdefault(cell.row, []).append(normalise(cell.text))
     said = {row: [text for text in texts if spell(text) in spell(question)] for row, texts in rows.items()}
     most = max(map(len, said.values()), default=0)
     meant = [row for row, texts in said.items() if len(texts) == most]
-    return "\n".join(said[meant[0]]) if len(meant) == 1 and (most > 1 or len(rows) == 1) else ""
+    if len(meant) > 1 and most:
+        names = [text for texts in said.values() for text in texts]
+        others = ("\n".join(text for text in rows[row] if text not in names) for row in meant)
+        are_true = [wanted(question, text, names) is True for text in others]
+        meant = [row for row, is_true in zip(meant, are_true, strict=True) if is_true]
+    return "\n".join(said[meant[0]]) if len(meant) == 1 and (most > 1 or len(said) == 1 or len(rows) > 1) else ""
 
 
 def told(which: Choice, question: str, answer: str) -> bool | None:

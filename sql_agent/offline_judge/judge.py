@@ -142,7 +142,8 @@ def _quoted(exam: Exam, question: str, reference: str, cells: Sequence[Cell], an
         return every
     quoted = _read(exam, answer).verdict()
     asked = normalise(question).rstrip("?。 ")
-    choice = choices.choice(asked, normalise(reference) or choices.of_rows(asked, cells), cells)
+    truths = (normalise(reference), choices.of_rows(asked, cells))
+    choice = next((found for text in truths if (found := choices.choice(asked, text, cells))), None)
     is_chosen = _chooses(exam, choice, asked, answer) if choice else None
     if choice and is_chosen is None and all(choice.chosen in spell(fact.forms[0]) for fact in exam.facts):
         is_chosen = False if choice.other in told else None  # beside the other a name alone is no answer
@@ -244,7 +245,7 @@ class _Reading:
         self._called: dict[int, set[str]] = {}  # section -> what stands before its facts and in the question
         self._is_right = False  # a yes or no was told that is the wanted one
         self._verdict = (0, 0)  # what stands behind it in its sentence
-        self._text = self._without_verdicts(normalise(by_column(answer, exam.names)))
+        self._text = self._without_verdicts(normalise(by_column(answer, exam.of_things)))
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
         pieces = [one.span() for start, end in unknown for one in PIECE.finditer(self._text, start, end)]

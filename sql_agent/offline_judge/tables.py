@@ -106,7 +106,8 @@ def ties(text: str, items: Callable[[str], list[str]]) -> tuple[list[Tie], list[
 
 
 def by_column(text: str, names: Collection[str]) -> str:
-    """`text` with each Markdown table that has names in two columns of its header told column by column."""
+    """`text` with each Markdown table that has names in two columns of its header told column by column. (`names` of
+    things, which each have a column then.)"""
     lines: list[str] = []
     for _, block in groupby(text.split("\n"), lambda line: "|" in line):
         rows, joint = [line.split("|") for line in block], "|"

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 
 from sql_agent.offline_judge.doubts import NO, YES
 from sql_agent.offline_judge.lexicon import DENYING, spell, tokens
+from sql_agent.offline_judge.slots import is_form
 
 CLAUSES = r"[,;:、。.!?\n]"
 ASKS = re.compile(
@@ -45,6 +46,10 @@ CLAUSE_END = re.compile(
     r"[,;:。.!?\n]+(?!\d)"
     r"|\b(?:and|but) (?=(?:can(?:not)?|may|must|should|do|does|is|are|will|not|never|requires?|needs?)(?![a-z]))"
 )
+ASKED = re.compile(  # what asks which
+    r"哪(?:1|[一两2]?[个种款位者类])*|谁|\bwhich\b(?: one\b)?(?: of (?:the |these )?(?:two\b)?(?: [a-z]+(?=,))?)?|^is it\b"
+)
+CONDITION = re.compile(r"\W*(?:\b(?:if|when|unless|after|before|discard)\b|[若如])")
 MANY = 2  # denials, of which one may be a part of a name (不耐受)
 VAGUE = frozenset("的了人者是有在和用") | {
     *re.findall("[a-z]+", "a an the of in on to be is are do does for at by it its with")
@@ -77,23 +82,31 @@ def wanted(question: str, reference: str, names: Collection[str]) -> bool | None
     own = {is_yes for *_, is_yes in told(reference, leads=True)}
     if own:
         return own.pop() if len(own) == 1 else None
-    question = re.sub(r"是否|吗$|([\u4e00-\u9fff])[不没]\1", r"\1", question)
+    question = ASKED.sub(" ", re.sub(r"是否|吗$|([\u4e00-\u9fff])[不没]\1", r"\1", question))
     asked = [one[0] for one in tokens(question) if one[0] not in VAGUE]
     for name in names:
         question = question.replace(name, " ")
     asked = [one for one in asked if f" {one} " in spell(question)]
-    clauses = [f"{clause} " for clause in CLAUSE_END.split(reference) if clause.strip()]
+    clauses = [clause for clause in CLAUSE_END.split(reference) if clause.strip() and not CONDITION.match(clause)]
     tail = asked[-1:] if re.search("[a-z]", "".join(asked[-1:])) else asked[-2:]
-    about = [clause for clause in clauses if tail and spell("".join(tail)) in spell(clause)]
+    about = [clause for clause in clauses if tail and _has("".join(tail), clause)]
     about = about or [clause for clause in clauses if {*STOPS.findall(clause)} & {*STOPS.findall(question)}]
+    about = about or [clause for clause in clauses if 2 * sum(_has(one, clause) for one in {*asked}) >= len({*asked})]
     about = about or clauses * (len(clauses) == 1)
-    shares = [sum(f" {one} " in spell(clause) for one in {*asked}) for clause in about]
+    shares = [sum(_has(one, clause) for one in {*asked}) for clause in about]
     best = [clause for clause, n in zip(about, shares, strict=True) if n and 2 * n >= max(shares)]
     asks = len(DENIES.findall(question))
-    best = [one for one in best if asks + len(DENIES.findall(one)) < MANY] if best else best
-    said = {len(DENIES.findall(clause)) % 2 == len(DENIES.findall(question)) % 2 for clause in best}
+    best = [one for one in best if asks + len(DENIES.findall(one)) < MANY] if len(best) > 1 else best
+    said = {len(DENIES.findall(clause)) % 2 == asks % 2 for clause in best}
     is_open = any(bool(STOPS.search(one)) != bool(STOPS.search(question)) or _numbers(one, question) for one in best)
     return None if is_open or len(said) != 1 else said.pop()
+
+
+def _has(word: str, clause: str) -> bool:
+    """Whether a clause has a word, an English one in any form."""
+    return spell(word) in spell(clause) or (
+        word.isascii() and any(is_form(word, one[0]) for one in tokens(clause) if one[0].isascii())
+    )
 
 
 def _numbers(clause: str, question: str) -> bool:
