@@ -255,17 +255,17 @@ def _words(text: str) -> set[str]:
 
 
 def _of_parts(question: str, record: Record, cells: Sequence[Cell], facts: Sequence[Fact]) -> list[Fact]:
-    """Those under the headings within a cell that the question names, where it has others; no cell's title is one."""
+    """Those under the headings within cells that the question names, where they have others; no cell's title is one."""
     titles = {spell(cell.column) for cell in cells}
-    left = list[Fact]()
+    parts = dict[int, list[Fact]]()
     for n, (cell, items) in enumerate(zip(cells, record, strict=True)):
         tied = [*items, *under_lines(cell.text), *(pair for axis in ties(cell.text, texts_of) for pair in axis)]
         above = [above for above, _ in tied if spell(above).strip() and spell(above) not in titles]
         named = _named_headings(question, [*dict.fromkeys(above)]) if len({*above}) > 1 else set()
         under = {item for above, item in tied if above in named}
-        ours = [fact for fact in facts if fact.section == n]
-        left += [fact for fact in ours if under.intersection(fact.forms)] or ours
-    return left
+        parts[n] = [fact for fact in facts if fact.section == n and under.intersection(fact.forms)]
+    with_parts = {cell.row for n, cell in enumerate(cells) if parts[n]}
+    return [fact for fact in facts if fact in parts[fact.section] or cells[fact.section].row not in with_parts]
 
 
 def _named_headings(question: str, headings: Sequence[str]) -> set[str]:

@@ -45,7 +45,7 @@ class Exam:
     (its texts -> what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns
     of its tables: a heading -> the items under it), `headings` all of these; `items` are the facts and, found by
     `beside`, what else the evidence says; `compares`: it asks how things differ; `is_verdict`: yes or no is asked,
-    `verdict` is which of them; `sizes` say how many facts there are, `times` counts how often the evidence says a word, `texts` are its cells, `lexicon`
+    `verdict` is which of them; `times` counts how often the evidence says a word, `texts` are its cells, `lexicon`
     holds facts and free words, `record` all of these but the reference's, `echoes` the question's, `words` the stems
     of all of these."""
 
@@ -64,7 +64,6 @@ class Exam:
     headings: Lexicon
     items: list[Fact]
     beside: dict[str, list[int]]
-    sizes: set[str]
     times: Counter[str]
     in_order: bool
     compares: bool
@@ -259,7 +258,6 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         headings=Lexicon(heading for axis in axes for heading in axis),
         items=items,
         beside=_by_form(items[len(facts) :], len(facts)),
-        sizes=_sizes(facts, cells),
         times=Counter(spell(item) for section in record for _, item in section),
         in_order=ORDER.search(question) is not None and not names,
         verdict=_verdict(question, source.reference, facts, asked_of) if is_verdict else None,
@@ -299,9 +297,3 @@ def _others(record: Record, facts: Sequence[Fact]) -> list[Fact]:
     items = {(n, item): above for n, items in enumerate(record) for above, item in items if (n, item) not in told}
     return [Fact((item, f"{above}:{item}") if above else (item,), n) for (n, item), above in items.items()]
 
-
-def _sizes(facts: list[Fact], cells: Sequence[Cell]) -> set[str]:
-    """How many facts there are, in all, in a cell, and of how many rows; nothing where a number is asked for."""
-    sizes = {len(facts), *Counter(fact.section for fact in facts).values(), len({cell.row for cell in cells})}
-    is_number = any(form.isdecimal() for fact in facts for form in fact.forms)
-    return set() if is_number else {*map(str, sizes)}

@@ -354,9 +354,15 @@ class _Reading:
     def _is_layout(self, start: int, end: int) -> bool:
         """Whether what is unknown here claims nothing: a label of the cell or of the answer's own, a joint, a count."""
         piece = self._text[start:end].strip("|;:,。. ")
-        if self._is_label(start, end) or is_joint(piece, self._exam.sizes, self._exam.question):
+        if self._is_label(start, end) or is_joint(piece, self._n_counted, self._exam.question):
             return True
         return is_caption(piece) and any(first <= start and end <= last for first, last in self._captions)
+
+    @cached_property
+    def _n_counted(self) -> int:
+        """How many facts may be counted: none where one of them is a number."""
+        facts = self._exam.facts
+        return 0 if any(form.isdecimal() for fact in facts for form in fact.forms) else len(facts)
 
     @cached_property
     def _captions(self) -> list[tuple[int, int]]:

@@ -9,14 +9,12 @@ denies, doubts, permits or counts anything else is layout. Not covered: a captio
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FREE, LONGEST, PERMITS
 from sql_agent.offline_judge.echoes import JUDGING
-from sql_agent.offline_judge.lexicon import tokens
+from sql_agent.offline_judge.lexicon import Lexicon, tokens
 from sql_agent.offline_judge.slots import is_form
 from sql_agent.offline_judge.words import phrases
-from sql_agent.words.meanings import is_chinese_word, is_english, is_measure, is_person
+from sql_agent.words.meanings import is_chinese_word, is_english, is_measure, is_person, is_plain_verb
 
 JOINTS_EN = """then next finally lastly afterwards thereafter subsequently meanwhile both plus note that whose where which
 who you your or"""
@@ -27,20 +25,28 @@ SIZES = {word: str(n) for n, word in enumerate("one two three four five six seve
 PLACE = re.compile(r"\d{1,2}")  # of a row
 MAX_WORDS, MAX_HAN = 4, 8
 ALIKE = 2  # labels at least
-JOINTS = {word for word in FREE.split() if word.isalpha()} | {*JOINTS_EN.split()}
-JOINTS = {word for word in JOINTS if not DENIALS.search(word)} - PERMITS - {"all", "total", "how", "many", "much"}
-JOINTS |= {*phrases(JOINTS_ZH)}
+JOINTS = Lexicon(
+    {word for word in {*FREE.split(), *JOINTS_EN.split()} if word.isalpha() and not DENIALS.search(word)}
+    - {*PERMITS, "all", "total", "how", "many", "much"}
+    | {*phrases(JOINTS_ZH)}
+)
 
 
-def is_joint(piece: str, sizes: Collection[str], question: str) -> bool:
-    """Whether a piece between facts only joins them, says the question's words in another form, or counts the facts:
-    `sizes` are how many there are."""
+def is_joint(piece: str, n_facts: int, question: str) -> bool:
+    """Whether a piece between facts joins them in words of grammar and plain verbs, says the question's words in another
+    form, or counts up to `n_facts` of something."""
     asked = [word for word in question.split() if word.isalpha() and len(word) > 2]
-    words = [token[0] for token in tokens(piece)]
-    counts = [n for n, word in enumerate(words) if SIZES.get(word, word) in sizes][:1]
-    measures = [n + 1 for n in counts if n + 1 < len(words) and is_measure(words[n + 1])]
-    words = [word for n, word in enumerate(words) if n not in {*counts, *measures}]
-    return all(word in JOINTS or _is_of(word, asked) for word in words)
+    return all(_is_joint(piece[start:end], n_facts, asked) for start, end in JOINTS.read(piece)[1])
+
+
+def _is_joint(run: str, n_facts: int, asked: list[str]) -> bool:
+    words = [token[0] for token in tokens(run)]
+    count = SIZES.get(words[0], words[0])
+    if count.isdecimal() and 0 < int(count) <= n_facts:  # of what the question asks for, or with a Chinese measure word
+        return len(words) > 1 and (is_measure(words[1]) or _is_of(words[1], asked)) and len(words) == 2
+    if run.isascii():
+        return all(_is_of(word, asked) or (is_plain_verb(word) and not JUDGING.search(word)) for word in words)
+    return is_plain_verb(run) and not JUDGING.search(run)
 
 
 def _is_of(word: str, asked: list[str]) -> bool:
