@@ -21,7 +21,7 @@ from sql_agent.offline_judge.echoes import ways_to_say
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.sections import ASK_END, ASKING, JOINT, Cell, Fact, Item, Record
-from sql_agent.offline_judge.naming import translated
+from sql_agent.offline_judge.naming import MAX_NAME, names_row, translated
 from sql_agent.offline_judge.slots import COMMON, content, is_form, stem
 from sql_agent.offline_judge.tables import rows, ties
 
@@ -32,7 +32,6 @@ LEADS = re.compile(  # to an item of a list, and say nothing of it
     r"(?: (?:treatment|management|relief) of)? )"
 )
 MIN_KNOWN, MIN_OWN = 0.2, 0.25
-MAX_NAME = 12  # tokens of a cell that may name its row
 MIN_TIMES_TOLD = 2  # as often as of all others a reference tells of the line that it tells of
 MIN_MEANT = 3  # words of a reference that tell a run of facts
 
@@ -67,27 +66,20 @@ def asked_facts(
     told = {fact.section for fact in asked}
     asked += [fact for fact in named if fact.section not in told]
     sizes = Counter(fact.section for fact in asked)  # the name of a row tells nothing of it
-    telling = [fact for fact in asked if sizes[fact.section] > 1 or not cells[fact.section].column]
+    telling = [fact for fact in asked if named or sizes[fact.section] > 1 or not cells[fact.section].column]
     return _about(question, telling or asked) if verdicts.is_asked(question) else asked
 
 
 def _of_columns(question: str, cells: Sequence[Cell], facts: list[Fact]) -> list[Fact]:
     """Those of the columns that the question names; none where it names none, or a part of it asks for something else.
     What names a row is of no such column."""
-    columns = {cell.column for n, cell in enumerate(cells) if cell.column and not _names_row(cell, question)}
+    columns = {cell.column for n, cell in enumerate(cells) if cell.column and not names_row(cell, question)}
     named = {column for column in columns if _is_named(column, question)}
     asking = [part for one in ASK_END.split(question) for part in JOINT.split(one) if ASKING.search(part)]
     if len(asking) > 1 and not all(any(_is_named(column, part) for column in named) for part in asking):
         return []
     of_named = [fact for fact in facts if cells[fact.section].column in named]
-    return [fact for fact in of_named if not _names_row(cells[fact.section], question)]
-
-
-def _names_row(cell: Cell, question: str) -> bool:
-    """Whether a short cell has words of the question that its column has not."""
-    return len(tokens(cell.text)) <= MAX_NAME and not content(cell.text).isdisjoint(
-        content(question) - content(cell.column)
-    )
+    return [fact for fact in of_named if not names_row(cells[fact.section], question)]
 
 
 def _is_named(column: str, question: str) -> bool:

@@ -13,9 +13,11 @@ from sql_agent.offline_judge.echoes import CLOSED, JUDGING
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.sections import MAX_RUN, Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
+from sql_agent.offline_judge.slots import content
 from sql_agent.offline_judge.words import RELATIONS, phrases
 from sql_agent.words.meanings import in_chinese
 
+MAX_NAME = 12  # tokens of a cell that may name its row
 FORMER, LATTER = ("前者", "former", "the former"), ("后者", "latter", "the latter")
 
 
@@ -29,7 +31,8 @@ def names_of(question: str, reference: str, record: Record, cells: Sequence[Cell
     if cells and len(told_apart) < len({fact.section for fact in facts}):
         known = {item for items in record for _, item in items}
         names = compared(question, cells, facts, known) | names
-    names = _names_by_column(question, cells, names) | _names_by_relation(question, names) | names
+    names = _names_by_row(question, cells, facts) | names
+    names = _names_by_column(question, cells, names, facts) | _names_by_relation(question, names) | names
     return _names_by_order(question, cells, record, names) | names
 
 
@@ -44,15 +47,37 @@ def _under_names(reference: str, asked: Lexicon) -> list[Item]:
     return found
 
 
-def _names_by_column(question: str, cells: Sequence[Cell], names: Names) -> Names:
+def _names_by_row(question: str, cells: Sequence[Cell], facts: Sequence[Fact]) -> Names:
+    """What short cells that the question tells of call their rows, where all rows of facts are told of."""
+    rows, asked = {cells[fact.section].row for fact in facts} if cells else set[str](), Lexicon(parts(question))
+    called = {row: {normalise(row)} if re.search(r"[^\W\d]", row) else set[str]() for row in rows if row}
+    for cell in cells:
+        text = normalise(cell.text)
+        told = [text[start:end] for start, end, _ in asked.read(text)[0]] if names_row(cell, question) else []
+        if cell.row in called and told:
+            called[cell.row] |= {text, max(told, key=len)}
+    others = {row: {name for one in called if one != row for name in called[one]} for row in called}
+    own = {
+        row: {one for one in called[row] if len(one) > 1 and not any(spell(one) in spell(name) for name in others[row])}
+        for row in called
+    }
+    if len(own) < 2 or not all(own.values()):
+        return {}
+    return {name: frozenset(n for n, cell in enumerate(cells) if cell.row == row) for row in own for name in own[row]}
+
+
+def _names_by_column(question: str, cells: Sequence[Cell], names: Names, facts: Sequence[Fact]) -> Names:
     """What an answer may call the columns, where there are several and names tell sections apart."""
+    told = {fact.section for fact in facts}
     columns = dict.fromkeys(cell.column for cell in cells) if names else {}
     called = {column: {column, *translated(column, question), *_ends_of(column)} for column in columns}
     return {
         word: frozenset(n for n, cell in enumerate(cells) if cell.column == column)
         for column, words in called.items()
         for word in words
-        if len(columns) > 1 and not any(spell(word) in spell(other) for other in columns if other != column)
+        if len(columns) > 1
+        and any(cells[n].column == column for n in told)
+        and not any(spell(word) in spell(other) for other in columns if other != column)
     }
 
 
@@ -80,6 +105,12 @@ def _names_by_order(question: str, cells: Sequence[Cell], record: Record, names:
         for one, words in zip(sorted(places, key=lambda one: places[one]), (FORMER, LATTER), strict=True)
         for word in words
     }
+
+
+def names_row(cell: Cell, question: str) -> bool:
+    """Whether a short cell has words of the question that its column has not."""
+    own = content(question) - content(cell.column)
+    return bool(cell.column) and len(tokens(cell.text)) <= MAX_NAME and not content(normalise(cell.text)).isdisjoint(own)
 
 
 def translated(column: str, question: str) -> set[str]:
