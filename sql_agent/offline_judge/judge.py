@@ -49,6 +49,7 @@ SUMMARY = re.compile(
     re.I,
 )
 COUNTED = re.compile(r"(?<![\w.#-])(?!1\D)\d[\d.-]*[\u4e00-\u9fff]")  # a number and its unit; 1 is any word's (一般)
+EVERY = re.compile(r"[都均皆]|\b(?:both|all|each|every)\b")  # of several things
 FREE_MENTIONS = 2  # a summary may repeat what was said
 ALONE_MENTIONS = 4  # and a thing's name, where that is all that is asked, stands in headings too
 BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
@@ -354,7 +355,7 @@ class _Reading:
     def _is_layout(self, start: int, end: int) -> bool:
         """Whether what is unknown here claims nothing: a label of the cell or of the answer's own, a joint, a count."""
         piece = self._text[start:end].strip("|;:,。. ")
-        if self._is_label(start, end) or is_joint(piece, self._n_counted, self._exam.question):
+        if self._is_label(start, end) or is_joint(piece, self._text[end:], self._n_counted, self._exam.question):
             return True
         return is_caption(piece) and any(first <= start and end <= last for first, last in self._captions)
 
@@ -491,8 +492,19 @@ class _Reading:
             left = sections if left is None else left & sections or left
         return left
 
+    def _is_of_every(self, facts: Sequence[int]) -> bool:
+        """Whether facts of some rows are told of all: "both have", "三者都"."""
+        rows = {self._exam.rows[fact.section] for fact in self._exam.facts}
+        if not self._lead or len(rows) < 2 or rows == {self._exam.rows[self._exam.facts[i].section] for i in facts}:
+            return False
+        lead = self._text[self._lead]
+        return EVERY.search(lead[max(map(lead.rfind, SENTENCE_ENDS)) + 1 :]) is not None
+
     def _quote(self, word: str, facts: Sequence[int], *, tells: bool = True) -> None:
         named = self._told_of()
+        if self._is_of_every(facts):
+            self._foreign.append(word.replace(" ", ""))
+            self._is_misplaced = True
         self._mentions[word, named] += not self._is_shared
         self._call(facts)
         mine = [i for i in facts if named is None or self._exam.facts[i].section in named]

@@ -23,6 +23,7 @@ HEAD = re.compile(r"^\|?(?P<head>[^\n]*)\n\|?[ :]*-{2,}[-:| ]*$", re.MULTILINE) 
 LABEL = re.compile(r"(?:^|(?<=[\n|;。]))(?P<label>[^\n|:;。]{1,40})(?=[:|])")
 SIZES = {word: str(n) for n, word in enumerate("one two three four five six seven eight nine ten".split(), 1)}
 PLACE = re.compile(r"\d{1,2}")  # of a row
+COUNT = re.compile(rf"\d{{1,2}}|{'|'.join(SIZES)}")
 MAX_WORDS, MAX_HAN = 4, 8
 ALIKE = 2  # labels at least
 JOINTS = Lexicon(
@@ -32,21 +33,32 @@ JOINTS = Lexicon(
 )
 
 
-def is_joint(piece: str, n_facts: int, question: str) -> bool:
+def is_joint(piece: str, behind: str, n_facts: int, question: str) -> bool:
     """Whether a piece between facts joins them in words of grammar and plain verbs, says the question's words in another
     form, or counts up to `n_facts` of something."""
     asked = [word for word in question.split() if word.isalpha() and len(word) > 2]
+    if COUNT.fullmatch(piece):
+        return _is_count(piece, behind, n_facts, asked)
     return all(_is_joint(piece[start:end], n_facts, asked) for start, end in JOINTS.read(piece)[1])
 
 
 def _is_joint(run: str, n_facts: int, asked: list[str]) -> bool:
     words = [token[0] for token in tokens(run)]
-    count = SIZES.get(words[0], words[0])
-    if count.isdecimal() and 0 < int(count) <= n_facts:  # of what the question asks for, or with a Chinese measure word
-        return len(words) > 1 and (is_measure(words[1]) or _is_of(words[1], asked)) and len(words) == 2
+    if COUNT.fullmatch(words[0]):
+        return len(words) == 2 and _is_count(words[0], words[1], n_facts, asked)
     if run.isascii():
         return all(_is_of(word, asked) or (is_plain_verb(word) and not JUDGING.search(word)) for word in words)
     return is_plain_verb(run) and not JUDGING.search(run)
+
+
+def _is_count(number: str, behind: str, n_facts: int, asked: list[str]) -> bool:
+    """Whether a number counts facts: before a Chinese measure word or what the question asks for, or at a label's end."""
+    count = int(SIZES.get(number, number))
+    following = re.match(r"[ )、]*(?:(:)|([a-z]+)|([\u4e00-\u9fff]))", behind)
+    if not 0 < count <= n_facts or not following:
+        return False
+    sign, word, char = following.groups()
+    return bool(sign) or (word is not None and _is_of(word, asked)) or (char is not None and is_measure(char))
 
 
 def _is_of(word: str, asked: list[str]) -> bool:

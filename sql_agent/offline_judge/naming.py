@@ -51,11 +51,12 @@ def _names_by_row(question: str, cells: Sequence[Cell], facts: Sequence[Fact]) -
     """What short cells that the question tells of call their rows, where all rows of facts are told of."""
     rows, asked = {cells[fact.section].row for fact in facts} if cells else set[str](), Lexicon(parts(question))
     called = {row: {normalise(row)} if re.search(r"[^\W\d]", row) else set[str]() for row in rows if row}
+    naming = {cell.column for cell in cells if names_row(cell, question)}
     for cell in cells:
         text = normalise(cell.text)
-        told = [text[start:end] for start, end, _ in asked.read(text)[0]] if names_row(cell, question) else []
-        if cell.row in called and told:
-            called[cell.row] |= {text, max(told, key=len)}
+        if cell.row in called and cell.column in naming and len(tokens(text)) <= MAX_NAME:
+            told = [text[start:end] for start, end, _ in asked.read(text)[0]]
+            called[cell.row] |= {text, max(told, key=len, default=text)}
     others = {row: {name for one in called if one != row for name in called[one]} for row in called}
     own = {
         row: {one for one in called[row] if len(one) > 1 and not any(spell(one) in spell(name) for name in others[row])}
