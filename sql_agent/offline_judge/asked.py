@@ -15,12 +15,13 @@ from itertools import groupby
 from os.path import commonprefix
 
 from sql_agent.offline_judge import verdicts
+from sql_agent.offline_judge.choices import OF_TWO
 from sql_agent.offline_judge.clauses import SENTENCE_END, joined, texts_of, under_lines
 from sql_agent.offline_judge.doubts import is_frame
 from sql_agent.offline_judge.echoes import ways_to_say
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import normalise
-from sql_agent.offline_judge.sections import ASK_END, ASKING, JOINT, Cell, Fact, Item, Record
+from sql_agent.offline_judge.sections import ASK_END, ASKING, JOINT, Cell, Fact, Item, Record, means
 from sql_agent.offline_judge.naming import MAX_NAME, names_row, translated
 from sql_agent.offline_judge.slots import COMMON, content, is_form, stem
 from sql_agent.offline_judge.tables import rows, ties
@@ -54,7 +55,8 @@ def asked_facts(
     asked = [fact for fact in facts if not fact.forms[0].isdecimal() and spell(fact.forms[0]) not in spell(question)]
     asked = _without_headers(asked, cells) or asked or facts
     named = _of_columns(question, cells, asked)
-    asked = named or asked
+    unnamed = [fact for fact in asked if not names_row(cells[fact.section], question)]
+    asked = named or unnamed or asked
     is_one = len({cell.row for cell in cells}) == 1 and all(cell.column for cell in cells)
     parts = _of_parts(question, record, cells, asked) or asked
     meant = _meant(question, "\n".join(own), record, cells, asked)
@@ -67,7 +69,8 @@ def asked_facts(
     asked += [fact for fact in named if fact.section not in told]
     sizes = Counter(fact.section for fact in asked)  # the name of a row tells nothing of it
     telling = [fact for fact in asked if named or sizes[fact.section] > 1 or not cells[fact.section].column]
-    return _about(question, telling or asked) if verdicts.is_asked(question) else asked
+    asks_of_two = OF_TWO.search(question) and len({cells[fact.section].row for fact in asked}) == 2
+    return _about(question, telling or asked) if verdicts.is_asked(question) or asks_of_two else asked
 
 
 def _of_columns(question: str, cells: Sequence[Cell], facts: list[Fact]) -> list[Fact]:
@@ -75,6 +78,7 @@ def _of_columns(question: str, cells: Sequence[Cell], facts: list[Fact]) -> list
     What names a row is of no such column."""
     columns = {cell.column for n, cell in enumerate(cells) if cell.column and not names_row(cell, question)}
     named = {column for column in columns if _is_named(column, question)}
+    named = named or {column for column in columns if not column.isascii() and means(question, column)}
     asking = [part for one in ASK_END.split(question) for part in JOINT.split(one) if ASKING.search(part)]
     if len(asking) > 1 and not all(any(_is_named(column, part) for column in named) for part in asking):
         return []
@@ -83,10 +87,12 @@ def _of_columns(question: str, cells: Sequence[Cell], facts: list[Fact]) -> list
 
 
 def _is_named(column: str, question: str) -> bool:
-    """Whether a question says a column, in its own words, in any form of all of them, or in Chinese."""
-    own, words = content(column), content(question)
-    is_said = any(one in question for one in (column, *translated(column, question)))
-    return is_said or (bool(own) and all(any(is_form(word, other) for other in words) for word in own))
+    """Whether a question says a column: in its own words or what they are in Chinese, or half of them in any form."""
+    own, words = content(column) - COMMON, content(question)
+    if any(one in question for one in (column, *translated(column, question))):
+        return True
+    told = [word for word in own if any(is_form(word, other) for other in words)]
+    return column.isascii() and bool(own) and 2 * len(told) >= len(own)
 
 
 def _every_fact(record: Record, cells: Sequence[Cell]) -> list[Fact]:

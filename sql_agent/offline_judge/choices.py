@@ -22,6 +22,7 @@ from sql_agent.offline_judge.verdicts import wanted
 ASKS = re.compile(
     r"哪(?!些)|还是|谁|\b(?:which|who)\b|(?:\bwhat\b|^(?:is|are|was|were|do|does|did|can|must|should|has|have|will)\b)(?=.*\bor\b)"
 )
+OF_TWO = re.compile(r"哪1?[两2]?[个种款位者类件家条]|谁|还是|\b(?:which|or)\b")  # one of things
 IS_IT = re.compile(r"^(?:is|was) it (?=.*\bor\b)")
 PLAIN = (  # two things and nothing else between signs
     re.compile(r"\bwhich(?: one)?, (?:the )?([^,;?]{1,60}?),? or (?:the )?([^,;?]{1,60}?),"),

@@ -122,7 +122,7 @@ class _Source:
     def free(self) -> set[str]:
         """What says nothing of any fact: the question, the closed list, names of table and row."""
         rows = {text for cell in self.shown for text in (cell.row, *cell.row.split())}
-        rows = {normalise(text) for text in rows if re.search(r"[^\W\d]", text)}
+        rows = {normalise(text) for text in rows if re.search(r"[^\W\d]|\d{3}", text)}
         return {self.question, f"{self.question}?", *CLOSED, *rows}
 
     @cached_property

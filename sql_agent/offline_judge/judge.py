@@ -49,6 +49,7 @@ SUMMARY = re.compile(
     re.I,
 )
 COUNTED = re.compile(r"(?<![\w.#-])(?!1\D)\d[\d.-]*[\u4e00-\u9fff]")  # a number and its unit; 1 is any word's (一般)
+MARKS = "|;:,。.=? "  # around words
 EVERY = re.compile(r"[都均皆]|\b(?:both|all|each|every)\b")  # of several things
 FREE_MENTIONS = 2  # a summary may repeat what was said
 ALONE_MENTIONS = 4  # and a thing's name, where that is all that is asked, stands in headings too
@@ -125,7 +126,7 @@ def _truth(
         return truth_of(question, "yes" if said else "no", [], "yes_no"), looks
     truth = truth_of(question, reference, cells, looks) if looks and looks != "text" else None
     shown = spell(plain("\n".join(cell.text for cell in cells)))
-    is_shown = kind or not cells or (truth and any(spell(value) in shown for value in truth.values))
+    is_shown = kind or not cells or (truth and all(spell(value) in shown for value in truth.values))
     return truth if is_shown else None, looks  # what the evidence has in other words is no value
 
 
@@ -354,10 +355,12 @@ class _Reading:
 
     def _is_layout(self, start: int, end: int) -> bool:
         """Whether what is unknown here claims nothing: a label of the cell or of the answer's own, a joint, a count."""
-        piece = self._text[start:end].strip("|;:,。. ")
-        if self._is_label(start, end) or is_joint(piece, self._text[end:], self._n_counted, self._exam.question):
+        piece = self._text[start:end]
+        start += len(piece) - len(piece.lstrip(MARKS))
+        piece = piece.strip(MARKS)
+        if self._is_label(start, end) or is_joint(piece, self._text[start + len(piece) :], self._n_counted, self._exam.question):
             return True
-        return is_caption(piece) and any(first <= start and end <= last for first, last in self._captions)
+        return is_caption(piece) and any(first <= start <= start + len(piece) <= last for first, last in self._captions)
 
     @cached_property
     def _n_counted(self) -> int:
@@ -494,7 +497,7 @@ class _Reading:
 
     def _is_of_every(self, facts: Sequence[int]) -> bool:
         """Whether facts of some rows are told of all: "both have", "三者都"."""
-        rows = {self._exam.rows[fact.section] for fact in self._exam.facts}
+        rows = {*self._exam.rows}
         if not self._lead or len(rows) < 2 or rows == {self._exam.rows[self._exam.facts[i].section] for i in facts}:
             return False
         lead = self._text[self._lead]

@@ -17,10 +17,10 @@ from sql_agent.offline_judge.words import phrases
 from sql_agent.words.meanings import is_chinese_word, is_english, is_measure, is_person, is_plain_verb
 
 JOINTS_EN = """then next finally lastly afterwards thereafter subsequently meanwhile both plus note that whose where which
-who you your or"""
-JOINTS_ZH = "用 应 应该 须 需 需要 见 再 然后 最后 从 到 于 系 由 将 把 在 有 还 就 以 之 与 给 对 其 着 者 这 该 此 各 每"
+who you your or but"""
+JOINTS_ZH = "但 但是 用 应 应该 须 需 需要 见 再 然后 最后 从 到 于 系 由 将 把 在 有 还 就 以 之 与 给 对 其 着 者 这 该 此 各 每"
 HEAD = re.compile(r"^\|?(?P<head>[^\n]*)\n\|?[ :]*-{2,}[-:| ]*$", re.MULTILINE)  # a table's first line
-LABEL = re.compile(r"(?:^|(?<=[\n|;。]))(?P<label>[^\n|:;。]{1,40})(?=[:|])")
+LABEL = re.compile(r"(?:^|(?<=[\n|;。]))(?P<label>[^\n|:;。·—–]{1,40})(?=[:|·—–]|\n)")
 SIZES = {word: str(n) for n, word in enumerate("one two three four five six seven eight nine ten".split(), 1)}
 PLACE = re.compile(r"\d{1,2}")  # of a row
 COUNT = re.compile(rf"\d{{1,2}}|{'|'.join(SIZES)}")

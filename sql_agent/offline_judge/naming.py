@@ -31,7 +31,7 @@ def names_of(question: str, reference: str, record: Record, cells: Sequence[Cell
     if cells and len(told_apart) < len({fact.section for fact in facts}):
         known = {item for items in record for _, item in items}
         names = compared(question, cells, facts, known) | names
-    names = _names_by_row(question, cells, facts) | names
+    names = _names_by_row(question, cells) | names
     names = _names_by_column(question, cells, names, facts) | _names_by_relation(question, names) | names
     return _names_by_order(question, cells, record, names) | names
 
@@ -47,9 +47,9 @@ def _under_names(reference: str, asked: Lexicon) -> list[Item]:
     return found
 
 
-def _names_by_row(question: str, cells: Sequence[Cell], facts: Sequence[Fact]) -> Names:
-    """What short cells that the question tells of call their rows, where all rows of facts are told of."""
-    rows, asked = {cells[fact.section].row for fact in facts} if cells else set[str](), Lexicon(parts(question))
+def _names_by_row(question: str, cells: Sequence[Cell]) -> Names:
+    """What keys and short cells that the question tells of call their rows, where all rows have such names."""
+    rows, asked = {cell.row for cell in cells}, Lexicon(parts(question))
     called = {row: {normalise(row)} if re.search(r"[^\W\d]", row) else set[str]() for row in rows if row}
     naming = {cell.column for cell in cells if names_row(cell, question)}
     for cell in cells:

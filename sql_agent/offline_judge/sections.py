@@ -132,13 +132,14 @@ def _as_called(columns: list[str], things: Sequence[str]) -> list[str]:
     """Columns in the order of things: each where one's words mean its name, the others as they come."""
     if len(columns) != len(things):
         return columns
-    meant = [next((c for c in columns if _means(thing, c)), "") for thing in things]
+    meant = [next((c for c in columns if means(thing, c)), "") for thing in things]
     left = iter([column for column in columns if column not in meant])
     is_clear = all(meant.count(column) < 2 for column in columns)
     return [column or next(left) for column in meant] if is_clear else columns
 
 
-def _means(thing: str, column: str) -> bool:
+def means(thing: str, column: str) -> bool:
+    """Whether a word of a text means one of a column's name."""
     words = [thing[i : i + n] for n in (2, 3, 4) for i in range(len(thing) - n + 1)]
     words = [one[0] for one in tokens(thing)] if thing.isascii() else [one for one in words if is_chinese_word(one)]
     return any(same_meaning(*sorted((word, name))) for word in words for name in column.split())
