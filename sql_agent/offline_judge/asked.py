@@ -55,7 +55,8 @@ def asked_facts(
     asked = [fact for fact in facts if not fact.forms[0].isdecimal() and spell(fact.forms[0]) not in spell(question)]
     asked = _without_headers(asked, cells) or asked or facts
     named = _of_columns(question, cells, asked)
-    unnamed = [fact for fact in asked if not names_row(cells[fact.section], question)]
+    naming = _of_names(question, cells)
+    unnamed = [fact for fact in asked if cells[fact.section].column not in naming]
     asked = named or unnamed or asked
     is_one = len({cell.row for cell in cells}) == 1 and all(cell.column for cell in cells)
     parts = _of_parts(question, record, cells, asked) or asked
@@ -76,14 +77,21 @@ def asked_facts(
 def _of_columns(question: str, cells: Sequence[Cell], facts: list[Fact]) -> list[Fact]:
     """Those of the columns that the question names; none where it names none, or a part of it asks for something else.
     What names a row is of no such column."""
-    columns = {cell.column for n, cell in enumerate(cells) if cell.column and not names_row(cell, question)}
+    columns = {cell.column for cell in cells} - _of_names(question, cells) - {""}
     named = {column for column in columns if _is_named(column, question)}
     named = named or {column for column in columns if not column.isascii() and means(question, column)}
-    asking = [part for one in ASK_END.split(question) for part in JOINT.split(one) if ASKING.search(part)]
-    if len(asking) > 1 and not all(any(_is_named(column, part) for column in named) for part in asking):
-        return []
-    of_named = [fact for fact in facts if cells[fact.section].column in named]
-    return [fact for fact in of_named if not names_row(cells[fact.section], question)]
+    things = [normalise(cell.text) for cell in cells if names_row(cell, question)]
+    parts = [part for one in ASK_END.split(question) for part in JOINT.split(one) if content(part)]
+    tell = [any(_is_named(one, part) for one in named) for part in parts]
+    for part, is_column in list(zip(parts, tell, strict=True))[tell.index(True) + 1 if True in tell else 0 :]:
+        if not is_column and all(content(thing).isdisjoint(content(part)) for thing in things):
+            return []
+    return [fact for fact in facts if cells[fact.section].column in named]
+
+
+def _of_names(question: str, cells: Sequence[Cell]) -> set[str]:
+    """The columns of what names rows."""
+    return {cell.column for cell in cells if names_row(cell, question)}
 
 
 def _is_named(column: str, question: str) -> bool:

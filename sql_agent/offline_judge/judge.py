@@ -39,8 +39,8 @@ from sql_agent.records import AnswerType
 
 SENTENCE_ENDS = ".!?;\n。"
 SENTENCE_END, FRAME_END = re.compile(f"[{SENTENCE_ENDS}]"), re.compile(r"[:;,、\n]")
-LABEL_ENDS = re.compile(r"[^:;,。.?!\n]{0,24}(?=:)")
-PIECE = re.compile(r"(?:[^.!?;\n。]|\.(?=\d))*(?:[^;\n。])")  # of what is unknown, to the end of its sentence
+LABEL_ENDS = re.compile(r"[^:;,。.?!|\n]{0,24}(?=[:|])")
+PIECE = re.compile(r"(?:[^.!?;|\n。]|\.(?=\d))*(?:[^;\n。])")  # of what is unknown, to the end of its sentence or field
 CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
 SUMMARY = re.compile(
@@ -49,7 +49,7 @@ SUMMARY = re.compile(
     re.I,
 )
 COUNTED = re.compile(r"(?<![\w.#-])(?!1\D)\d[\d.-]*[\u4e00-\u9fff]")  # a number and its unit; 1 is any word's (一般)
-MARKS = "|;:,。.=? "  # around words
+MARKS = "|;:,。.= "  # around words
 EVERY = re.compile(r"[都均皆]|\b(?:both|all|each|every)\b")  # of several things
 FREE_MENTIONS = 2  # a summary may repeat what was said
 ALONE_MENTIONS = 4  # and a thing's name, where that is all that is asked, stands in headings too
@@ -358,9 +358,12 @@ class _Reading:
         piece = self._text[start:end]
         start += len(piece) - len(piece.lstrip(MARKS))
         piece = piece.strip(MARKS)
-        if self._is_label(start, end) or is_joint(piece, self._text[start + len(piece) :], self._n_counted, self._exam.question):
+        asked = "" if self._exam.is_verdict else self._exam.question  # what a yes or no is asked of is no echo
+        if self._is_label(start, end) or is_joint(piece, self._text[start + len(piece) :], self._n_counted, asked):
             return True
-        return is_caption(piece) and any(first <= start <= start + len(piece) <= last for first, last in self._captions)
+        is_known = any(spell(piece) in text for text in (self._exam.question, *self._exam.texts))
+        places = [self._text[a:b] for a, b in self._captions if a <= start <= start + len(piece) <= b]
+        return not is_known and any(map(is_caption, places))
 
     @cached_property
     def _n_counted(self) -> int:

@@ -13,18 +13,23 @@ from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FREE, LONGEST, PERMI
 from sql_agent.offline_judge.echoes import JUDGING
 from sql_agent.offline_judge.lexicon import Lexicon, tokens
 from sql_agent.offline_judge.slots import is_form
+from sql_agent.offline_judge.verdicts import DENIES, STOPS
 from sql_agent.offline_judge.words import phrases
 from sql_agent.words.meanings import is_chinese_word, is_english, is_measure, is_person, is_plain_verb
 
 JOINTS_EN = """then next finally lastly afterwards thereafter subsequently meanwhile both plus note that whose where which
 who you your or but"""
-JOINTS_ZH = "但 但是 用 应 应该 须 需 需要 见 再 然后 最后 从 到 于 系 由 将 把 在 有 还 就 以 之 与 给 对 其 着 者 这 该 此 各 每"
+JOINTS_ZH = "但 但是 应 应该 须 需 需要 见 再 然后 最后 从 到 于 系 由 将 把 在 有 还 就 以 之 与 给 对 其 着 者 这 该 此 各 每"
+CLAIMS = re.compile(rf"{JUDGING.pattern}|{DENIALS.pattern}|{DOUBTS.pattern}|{DENIES.pattern}|{STOPS.pattern}")
 HEAD = re.compile(r"^\|?(?P<head>[^\n]*)\n\|?[ :]*-{2,}[-:| ]*$", re.MULTILINE)  # a table's first line
-LABEL = re.compile(r"(?:^|(?<=[\n|;。]))(?P<label>[^\n|:;。·—–]{1,40})(?=[:|·—–]|\n)")
+CELL = re.compile(r"[^|\n]+")
+LABEL = re.compile(  # of a line or a row, or before a colon
+    r"(?:^|(?<=\n))\|?(?P<of_line>[^\n|:;。·—–]{1,40})(?=[:·—–]|\||\n[^\n|])|(?<=[;。])(?P<label>[^\n|:;。]{1,40})(?=:)"
+)
 SIZES = {word: str(n) for n, word in enumerate("one two three four five six seven eight nine ten".split(), 1)}
 PLACE = re.compile(r"\d{1,2}")  # of a row
 COUNT = re.compile(rf"\d{{1,2}}|{'|'.join(SIZES)}")
-MAX_WORDS, MAX_HAN = 4, 8
+MAX_WORDS, MAX_HAN = 3, 5
 ALIKE = 2  # labels at least
 JOINTS = Lexicon(
     {word for word in {*FREE.split(), *JOINTS_EN.split()} if word.isalpha() and not DENIALS.search(word)}
@@ -46,9 +51,7 @@ def _is_joint(run: str, n_facts: int, asked: list[str]) -> bool:
     words = [token[0] for token in tokens(run)]
     if COUNT.fullmatch(words[0]):
         return len(words) == 2 and _is_count(words[0], words[1], n_facts, asked)
-    if run.isascii():
-        return all(_is_of(word, asked) or (is_plain_verb(word) and not JUDGING.search(word)) for word in words)
-    return is_plain_verb(run) and not JUDGING.search(run)
+    return all(_is_of(word, asked) or (is_plain_verb(word) and not CLAIMS.search(word)) for word in words)
 
 
 def _is_count(number: str, behind: str, n_facts: int, asked: list[str]) -> bool:
@@ -68,20 +71,17 @@ def _is_of(word: str, asked: list[str]) -> bool:
 
 def captions(text: str) -> list[tuple[int, int]]:
     """Where the captions of a text in normal form are: cells of the heads of tables, and labels where several are."""
-    heads = [found.span("head") for found in HEAD.finditer(text)]
-    labels = [found.span("label") for found in LABEL.finditer(text)]
-    return heads + (labels if len(labels) >= ALIKE else [])
+    cells = (cell for head in HEAD.finditer(text) for cell in CELL.finditer(text, *head.span("head")))
+    labels = [found.span("of_line" if found["of_line"] else "label") for found in LABEL.finditer(text)]
+    return [cell.span() for cell in cells] + (labels if len(labels) >= ALIKE else [])
 
 
-def is_caption(piece: str) -> bool:
-    """Whether a piece of a caption is made of words that dictionaries know, and of no person."""
-    if PLACE.fullmatch(piece):
+def is_caption(label: str) -> bool:
+    """Whether a caption is a number, or a few words that dictionaries know, and no person."""
+    if PLACE.fullmatch(label):
         return True
-    if JUDGING.search(piece) or DENIALS.search(piece) or DOUBTS.search(piece) or re.search(r"\d", piece):
-        return False
-    words = [*re.findall("[a-z]+", piece)]
-    han = re.findall("[\u4e00-\u9fff]+", piece)
-    if len(words) > MAX_WORDS or sum(map(len, han)) > MAX_HAN:
+    words, han = re.findall("[a-z]+", label), re.findall("[\u4e00-\u9fff]+", label)
+    if CLAIMS.search(label) or re.search(r"\d", label) or len(words) > MAX_WORDS or sum(map(len, han)) > MAX_HAN:
         return False
     return all(is_english(word) and not is_person(word) for word in words) and all(map(_is_of_words, han))
 

@@ -109,9 +109,10 @@ def _names_by_order(question: str, cells: Sequence[Cell], record: Record, names:
 
 
 def names_row(cell: Cell, question: str) -> bool:
-    """Whether a short cell has words of the question that its column has not."""
-    own = content(question) - content(cell.column)
-    return bool(cell.column) and len(tokens(cell.text)) <= MAX_NAME and not content(normalise(cell.text)).isdisjoint(own)
+    """Whether a short cell of one clause has words of the question that its column has not."""
+    text, own = normalise(cell.text), content(question) - content(cell.column)
+    is_name = bool(cell.column) and len(tokens(text)) <= MAX_NAME and not re.search(r"[;。!?\n]", text.rstrip("。"))
+    return is_name and not content(text).isdisjoint(own)
 
 
 def translated(column: str, question: str) -> set[str]:
