@@ -81,6 +81,7 @@ def _of_columns(question: str, cells: Sequence[Cell], facts: list[Fact]) -> list
     named = {column for column in columns if _is_named(column, question)}
     named = named or {column for column in columns if not column.isascii() and means(question, column)}
     things = [normalise(cell.text) for cell in cells if names_row(cell, question)]
+    things += [normalise(cell.row) for cell in cells]
     parts = [part for one in ASK_END.split(question) for part in JOINT.split(one) if content(part)]
     tell = [any(_is_named(one, part) for one in named) for part in parts]
     for part, is_column in list(zip(parts, tell, strict=True))[tell.index(True) + 1 if True in tell else 0 :]:

@@ -327,9 +327,9 @@ class _Reading:
         facts = [(start, end) for start, end, word in words if word in told]
         if not facts:
             return unknown
-        unknown = [(start, end) for start, end in unknown if not self._is_layout(start, end)]
         pieces = (m.span() for start, end in unknown for m in PIECE.finditer(self._text, start, end))
         unknown = [(start, end) for start, end in pieces if not self._text[start:end].isspace()]
+        unknown = [(start, end) for start, end in unknown if not self._is_layout(start, end)]
         starts, left = [start for start, _ in unknown], list[tuple[int, int]]()
         for (_, after), (until, _) in pairwise([(0, 0), *facts, (len(self._text),) * 2]):
             ends = SENTENCE_END.search(self._text, after, until)
@@ -362,8 +362,11 @@ class _Reading:
         if self._is_label(start, end) or is_joint(piece, self._text[start + len(piece) :], self._n_counted, asked):
             return True
         is_known = any(spell(piece) in text for text in (self._exam.question, *self._exam.texts))
-        places = [self._text[a:b] for a, b in self._captions if a <= start <= start + len(piece) <= b]
-        return not is_known and any(map(is_caption, places))
+        return any(
+            is_caption(self._text[first:last])
+            for first, last, is_head in self._captions
+            if first <= start <= start + len(piece) <= last and (is_head or not is_known)
+        )
 
     @cached_property
     def _n_counted(self) -> int:
@@ -372,7 +375,7 @@ class _Reading:
         return 0 if any(form.isdecimal() for fact in facts for form in fact.forms) else len(facts)
 
     @cached_property
-    def _captions(self) -> list[tuple[int, int]]:
+    def _captions(self) -> list[tuple[int, int, bool]]:
         return captions(self._text)
 
     def _is_label(self, start: int, end: int) -> bool:

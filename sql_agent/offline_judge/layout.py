@@ -69,11 +69,11 @@ def _is_of(word: str, asked: list[str]) -> bool:
     return word.isalpha() and word.isascii() and len(word) > 2 and any(is_form(word, other) for other in asked)
 
 
-def captions(text: str) -> list[tuple[int, int]]:
-    """Where the captions of a text in normal form are: cells of the heads of tables, and labels where several are."""
+def captions(text: str) -> list[tuple[int, int, bool]]:
+    """Where the captions of a text in normal form are, and which are cells of a table's head; labels where several are."""
     cells = (cell for head in HEAD.finditer(text) for cell in CELL.finditer(text, *head.span("head")))
     labels = [found.span("of_line" if found["of_line"] else "label") for found in LABEL.finditer(text)]
-    return [cell.span() for cell in cells] + (labels if len(labels) >= ALIKE else [])
+    return [(*cell.span(), True) for cell in cells] + [(*one, False) for one in labels if len(labels) >= ALIKE]
 
 
 def is_caption(label: str) -> bool:
