@@ -247,7 +247,7 @@ class _Reading:
         self._called: dict[int, set[str]] = {}  # section -> what stands before its facts and in the question
         self._is_right = False  # a yes or no was told that is the wanted one
         self._verdict = (0, 0)  # what stands behind it in its sentence
-        self._text = self._without_verdicts(normalise(by_column(answer, exam.of_things)))
+        self._text = self._without_verdicts(normalise(by_column(answer, exam.of_things, exam.names)))
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
         pieces = [one.span() for start, end in unknown for one in PIECE.finditer(self._text, start, end)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 
 from sql_agent.offline_judge.lexicon import spell
 from sql_agent.offline_judge.normal import COUNTED, normalise
@@ -105,26 +105,37 @@ def ties(text: str, items: Callable[[str], list[str]]) -> tuple[list[Tie], list[
     return by_row, by_column
 
 
-def by_column(text: str, names: Collection[str]) -> str:
-    """`text` with each Markdown table that has names in two columns of its header told column by column. (`names` of
-    things, which each have a column then.)"""
+def by_column(text: str, things: Collection[str], names: Collection[str]) -> str:
+    """`text` with each Markdown table that has names in two columns of its head told column by column, where they are
+    names of `things`, and else with the head before each cell of a column."""
+
+    def named(row: Sequence[str], names: Collection[str]) -> list[bool]:
+        return [any(name in cell for name in names) for cell in map(spell, map(normalise, row))]
+
     lines: list[str] = []
     for _, block in groupby(text.split("\n"), lambda line: "|" in line):
         rows, joint = [line.split("|") for line in block], "|"
-        named = [any(name in cell for name in names) for cell in map(spell, map(normalise, rows[0]))]
-        if sum(named) > 1:
-            columns: list[list[str]] = [[] for _ in max(rows, key=len)]
-            corner = 0 if rows[0][0].strip() else 1
-            for n, row in enumerate(rows):  # each cell after the first of its row
-                is_counted = re.fullmatch(rf"(?:{COUNTED})?", "".join(filter(str.isalnum, row[corner])), re.I)
-                head = f"{row[corner]}:" if n and not named[corner] and not is_counted else ""
-                row = [
-                    *row[:corner],
-                    "" if is_counted and re.search(r"\d", row[corner]) else row[corner],
-                    *row[corner + 1 :],
-                ]
-                for column, cell in zip(columns, row, strict=False):
-                    column.append(f"{head}{cell}" if re.search(r"\w", cell) else cell)
-            rows, joint = columns, "\n"
+        if sum(named(rows[0], things)) > 1:
+            rows, joint = _columns(rows, named(rows[0], things)), "\n"
+        elif sum(is_told := named(rows[0], names)) > 1:
+            head = [f"{cell.strip()}: " if told else "" for cell, told in zip(rows[0], is_told, strict=True)]
+            rows = [
+                [f"{one}{cell}" if re.search(r"\w", cell) else cell for one, cell in zip_longest(head, row, fillvalue="")]
+                for row in rows[1:]
+            ]
         lines += [joint.join(row) for row in rows]
     return "\n".join(lines)
+
+
+def _columns(rows: Sequence[list[str]], named: Sequence[bool]) -> list[list[str]]:
+    """The columns of a table, each cell with the head of its row before it."""
+    columns: list[list[str]] = [[] for _ in max(rows, key=len)]
+    corner = 0 if rows[0][0].strip() else 1
+    for n, row in enumerate(rows):  # each cell after the first of its row
+        is_counted = re.fullmatch(rf"(?:{COUNTED})?", "".join(filter(str.isalnum, row[corner])), re.I)
+        head = f"{row[corner]}:" if n and not named[corner] and not is_counted else ""
+        first = "" if is_counted and re.search(r"\d", row[corner]) else row[corner]
+        row = [*row[:corner], first, *row[corner + 1 :]]
+        for column, cell in zip(columns, row, strict=False):
+            column.append(f"{head}{cell}" if re.search(r"\w", cell) else cell)
+    return columns
