@@ -36,7 +36,7 @@ den(?:y|ies|ied)|reject\w*|refuse\w*|hardly|barely|scarcely|far from|anything bu
 depends?|sometimes|invented|nonsense|ridiculous|if|quote me|not (?:know|say|sure|certain|find|mention)
 by (?:the|an?) (?:teacher|student|pupil|assistant|son|daughter|wife|husband|brother|sister|mother|father) of(?= #)
 (?:second|third|fourth|2nd|3rd|4th)[- ](?:most|least|\w+est)|(?:look|sound|taste|smell)s? like|like(?= #)|resembl\w*
-(?:free|devoid) (?:of|from)|bet|wager|apart from|ma(?:de|king|ke) (?:it |this |that |these |all )?up
+(?:free|devoid) (?:of|from)|bet|wager|apart from|ma(?:de|king|ke) (?:it |this |that |these |all )up
 (?<!is )(?<!are )(?<!was )(?<!were )(?<!be )used to|formerly|no longer
 no (?:records?|information|data|entry|results?|mention|idea|clue)|get back to you
 """

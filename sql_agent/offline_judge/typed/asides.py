@@ -31,7 +31,7 @@ PROCESS = re.compile(
     r"|assumptions?|attempts?|tr(?:y|ies)|steps?|statements?|source)\b"
     r"|\b(?:group(?:ed|ing)|sort(?:ed|ing)|filter(?:ed|ing)|order(?:ed|ing) by|descending|ascending|divid(?:ed|ing)"
     r"|multipl(?:ied|ying))\b"
-    r"|[升降]序|排序|分组|汇总|筛选|[a-z_]表|查[询了看得到遍一1]|经查|[我再]查|列名|[数依]据|假设|结果|语句|来源|记[录载]"
+    r"|[升降]序|计[算数]|统计|求和|相[加减]|通过|排序|分组|汇总|筛选|[a-z_]表|查[询了看得到遍一1]|经查|[我再]查|列名|[数依]据|假设|结果|语句|来源|记[录载]"
 )
 OF_PROCESS = re.compile(
     r"\b\d+ (?:more |sql |separate |simple )?(?:quer(?:y|ies)|tables?|columns?|records?|rows?|joins?|attempts?|times?"
@@ -93,8 +93,9 @@ def cut_asides(raw: str, value: Sought) -> str:
     kept = list[str]()
     for n, (piece, is_told) in enumerate(zip(pieces, tells, strict=True)):
         may_go = not is_told and piece.text.strip() and piece.end not in ("?", "？")
-        is_aside = may_go and _is_aside(piece, value, is_after=n > first)
-        kept.append("\n" if is_aside or n in of_process else piece.text + piece.end)
+        is_lead = n < first and piece.end in WITHIN_SENTENCE and _is_bare(pieces[n + 1 : n + 2], value)
+        is_cut = n in of_process or (may_go and not is_lead and _is_aside(piece, value, is_after=n > first))
+        kept.append("\n" if is_cut else (piece.text.lstrip(" ") if kept[-1:] == ["\n"] else piece.text) + piece.end)
     return "".join(kept)
 
 
@@ -175,17 +176,27 @@ def _is_process(raw: str, question: str, *, is_before: bool) -> bool:
     return not (re.search(r"[?？\d]", said) or denied or doubts or _has_names(raw, is_sentence=True))
 
 
+def _is_bare(pieces: Sequence[Piece], value: Sought) -> bool:
+    """Whether a piece is the value and nothing else."""
+    return bool(pieces) and not value.forms.read(plain(pieces[0].text))[1]
+
+
 def _is_aside(piece: Piece, value: Sought, *, is_after: bool) -> bool:
-    """Whether a piece behind the value or in parentheses, or one of numbers that lead to it, is no other value."""
+    """Whether a piece is no other value; before a name nothing is one but in parentheses."""
     told = plain(piece.text)
     said = without_numbers(told, value.explained)
     said = said if value.is_superlative else ORDINAL.sub(" ", said)
     if re.search("[?？]", said) or {*DOUBTS.findall(said)} - ROUGH or JOINS.search(said):
         return False
-    is_calculation = said != told and not re.search(r"\d", said)  # a term of the value, or the value rounded
-    if not (is_after or piece.is_inner or is_calculation):
+    if piece.end in ("!", "！") and not (
+        re.search(r"\d", said) or denials(said) or _has_names(piece.text, is_sentence=True)
+    ):
+        return True
+    if not is_after and (
+        (value.kind == "name" and not piece.is_inner) or (value.kind == "number" and MOMENT.search(said))
+    ):
         return False
-    if is_after and _is_of_another(piece.text, said, value):
+    if _is_of_another(piece.text, said, value):
         return True
     if denials(said):
         return False
@@ -199,7 +210,7 @@ def _is_aside(piece: Piece, value: Sought, *, is_after: bool) -> bool:
 
 
 def _is_of_another(raw: str, said: str, value: Sought) -> bool:
-    """Whether a piece behind the value says something that the question does not ask: its words are others."""
+    """Whether a piece says something that the question does not ask: its words are others."""
     names = [plain(name) for name in re.findall(r"\b[A-Z][\w'’-]*", raw)]
     bare = re.sub(rf"{DATE.pattern}|{TIME}|\d", " ", said)
     words = [word for *_, word in terms(bare) if word not in names and stem(word) not in COMMON]

@@ -14,7 +14,7 @@ from sql_agent.offline_judge.values import DATE, NUMBER, TIME
 VALUE = re.compile(rf"{DATE.pattern}|{TIME}|{NUMBER.pattern}")
 CALCULATES = re.compile(
     r"\d ?[-+−*×/÷] ?\d|=|\b(?:sum\w*|total\w*|add\w*|together|altogether|minus|plus|times|divided|leav\w+|remain\w*)\b"
-    r"|合计|[总一]?共|相?[加减]|去掉|[剩其]余|\d[^\d]+\d[^\d]+\d[^\d]+\d"
+    r"|合计|[总一]?共|相?[加减乘除]|去掉|[剩其]余|\d[^\d]+\d[^\d]+\d[^\d]+\d"
 )
 WHOLE = re.compile(
     r"\bof (?:the |its |their |all |a total of |[\w ]{1,20} s )?(\d[\d.]{0,15})"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from math import isclose
 
 from sql_agent.offline_judge.lexicon import spell, tokens
 from sql_agent.offline_judge.sections import Cell
@@ -23,7 +24,7 @@ COUNTS = re.compile(
     r"|多[少大长高久远重]|几(?![月号日年点])|百分之|[总平]均?[数量]"
 )
 DATES = re.compile(
-    r"\bwhen\b|\b(?:what|which) (?:date|day|time|month|year)\b"
+    r"\bwhen\b|\b(?:what|which) (?:day|time|month|year)\b|\bdate\b|\bhow (?:late|early|recently|soon)\b"
     r"|什么时[候间]|何[时日年]|哪1?[天日年月]|几[月号日年点]|日期"
 )
 NAMES = re.compile(r"\bwho(?:m|se)?\b|\bwhich\b|^(?:list|rank|name|order|sort)\b|谁|哪|什么(?!时[候间])|列出|列举")
@@ -45,6 +46,9 @@ WHOLE = re.compile(  # of a row
 )
 WHO = re.compile(r"\bwho(?:m|se)?\b|谁")
 ASKS_KEY = re.compile(r"\b(?:numbers?(?! of)|no|nr|ids?|codes?|keys?)\b|[编证代卡单工学]号|号码|[编代]码")
+DIFFERS = re.compile(
+    r"\bmore\b.*\bthan\b|\b(?:differ|increase|grow|rise|change|gap)|[增减相][加长少差比]|差[多距额]?|[多少高低](?:出|了)?多少"
+)
 IS_FLAG = re.compile(r"[01ynft]|yes|no|true|false|[是否]")
 MOMENT = re.compile(rf"{DATE.pattern}|{TIME}|\d{{4}}(?:-\d\d)?")
 AMOUNT = re.compile(rf"{NUMBER.pattern}(?: percent)?")
@@ -64,6 +68,8 @@ def asked_for(question: str, cells: Sequence[Cell], *, is_yes_no: bool) -> Seque
         return [cell for cell in cells if cell.column not in spare] if len(columns) - len(spare) > 1 else cells
     said = spell(asked)
     open_columns = {name: texts for name, texts in columns.items() if not all(spell(text) in said for text in texts)}
+    if DIFFERS.search(asked) and _is_difference(*(texts[0] for texts in open_columns.values())):
+        return cells[-1:]
     for text in {text for texts in columns.values() for text in texts if len(text) > 1}:
         asked = asked.replace(text, " ")
     names = _of_form(asked, open_columns, is_yes_no=is_yes_no) if len(open_columns) > 1 else [*open_columns]
@@ -75,16 +81,28 @@ def _of_form(asked: str, columns: dict[str, list[str]], *, is_yes_no: bool) -> l
     is_form_asked = IS_FLAG.fullmatch if is_yes_no else _form_asked(asked)
     fitting = [name for name, texts in columns.items() if is_form_asked and all(map(is_form_asked, texts))]
     places = {name: place for name in columns if (place := place_of(name, asked)) >= 0}
-    fitting = _without_keys(fitting, asked, places, is_name=is_form_asked is _is_name and not WHO.search(asked))
+    is_name = is_form_asked is _is_name and not WHO.search(asked)
+    fitting = _without_keys(fitting, asked, places, is_name=is_name)
     if is_yes_no:
         return [_first(fitting, places)] if fitting else [*columns]
     if not fitting:
         of_names = [name for name, texts in columns.items() if all(map(_is_name, texts))]
-        fitting = [*places] or (of_names if len(of_names) == 1 else [])
+        others = [name for name in columns if is_name or not _is_key(name, asked)]
+        fitting = [name for name in places if name in others] or (of_names if len(of_names) == 1 else [])
+        if not fitting:
+            return others or [*columns]
     if fitting and not JOINS.search(asked):
         return [_first(fitting, places)]
     joined = [name for name, place in places.items() if JOINS.search(asked[:place])]
-    return [*fitting, *joined] or [*columns]
+    return [*fitting, *joined]
+
+
+def _is_difference(*numbers: str) -> bool:
+    """Whether the last of three numbers is how much the others differ."""
+    if len(numbers) != 3 or not all(map(NUMBER.fullmatch, numbers)):
+        return False
+    one, other, difference = map(float, numbers)
+    return isclose(abs(one - other), abs(difference), rel_tol=1e-6)
 
 
 def _is_key(column: str, asked: str) -> bool:

@@ -12,6 +12,7 @@ from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
 from sql_agent.offline_judge.slots import stem
 from sql_agent.offline_judge.typed.sentences import content_of
 from sql_agent.offline_judge.typed.truths import Truth
+from sql_agent.words.meanings import is_chinese_word
 
 LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut|yet to)\b|[缺闭]")  # as good as a denial
 DENIED_WORD = re.compile(
@@ -23,7 +24,10 @@ SENTENCE_END = re.compile(r"[.。!;\n]|,(?=[^\x00-\x7f])")
 # Doubts only beside a truth: "under the direction of", "boarded or left".
 NEAR = {"or", "或", "about", "around", "over", "under", "between", "above", "below", "before", "after"}
 AT_VALUE = re.compile(rf"(?:\b(?:{'|'.join(NEAR)}) (?:the |an? |some )*|或者?|^或)[#\d]|# *(?:or\b|或)|^(?:or\b|或)")
-ROUNDED = {"about", "around", "approximately", "roughly", "约", "大约", "左右"}
+ROUNDED = {"about", "around", "approximately", "roughly", "约", "大约", "大概", "大致", "左右"}
+MANY_DIGITS = 5  # of a number that is told as a rough one
+NO_OTHERS = re.compile(r"\bno (?:other|1 else|further)\b|\bnobody else\b|没有?(?:任何)?(?:其他|其它|别的)")  # is more
+SIGN_OF_WORD = re.compile(r"[绝无非莫][\u4e00-\u9fff]")  # 绝育 denies nothing
 COUNTS = re.compile(r"\bhow many (?!percent)|[多几]少?[个名位只台辆条本件]")  # no share
 CHANGE = re.compile(r"\bstart\w* (?:at|from) #|[涨降增减升跌省][加少了长]{0,2}#")  # of a number, or where it begins
 ASKS_CHANGE = re.compile(r"\bstart|[涨降增减升跌省]")
@@ -72,13 +76,24 @@ class Doubts:
     """What speaks against a value in the clauses of an answer, with # for the values."""
 
     def __init__(self, truth: Truth, question: str) -> None:
-        self._truth, self._question = truth, question
+        self._words = [word for word in SIGN_OF_WORD.findall(question) if is_chinese_word(word)]
+        self._truth, self._question = truth, self._without_words(question)
+        question = self._question
         self._is_negative = bool(denials(question))
         self._denied_words = DENIED_WORD.findall(LACKS.sub(" no ", question))
         self._own = {*DOUBTS.findall(question.rstrip("?？")), *denials(question)}
-        self._own |= ROUNDED if truth.kind == "number" and re.search(r"\.\d\d", truth.values[0]) else set()
+        is_long = (
+            re.search(r"\.\d\d", truth.values[0]) or len(re.sub(r"\D", "", truth.values[0]).rstrip("0")) >= MANY_DIGITS
+        )
+        self._own |= ROUNDED if truth.kind == "number" and is_long else set()
+
+    def _without_words(self, text: str) -> str:
+        for word in self._words:
+            text = text.replace(word, "")
+        return text
 
     def are_in(self, clause: str) -> bool:
+        clause = self._without_words(NO_OTHERS.sub(" ", clause))
         clause = self._without_bounds(_without_limits(clause, self._question))
         if self._denies(clause) or self._is_of_another(clause) or self._is_change(clause):
             return True

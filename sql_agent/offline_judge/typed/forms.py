@@ -22,7 +22,9 @@ SECONDS = re.compile(r"(\d\dh\d\d)m\d\d")  # which may be left out
 ASKS_MONTH = re.compile(r"\bmonth\b|几月|哪[1个]*月|月份")
 ASKS_DAY = re.compile(r"哪1?[天日](?!.*[点时])|\b(?:what|which) da(?:y|te)\b(?!.*\btime\b)")  # and no time of it
 UNSCALED = re.compile(r"(?<!\d)(?<!\d )(thousand|million|billion|[万亿])")
-IS_ROUNDED = re.compile(r"(?:\b(?:about|around|approximately|roughly)|约)[ =:]{0,2}\d|\d[^\d,;。]{0,6}左右")
+IS_ROUNDED = re.compile(
+    r"(?:\b(?:about|around|approximately|roughly)|约|大[概致])[是为有 =:]{0,2}\d|\d[^\d,;。]{0,6}左右"
+)
 MAX_DECIMALS, MAX_DECIMALS_ROUNDED = 3, 1  # more are rarely written in full; of a number that is told as a rough one
 NAME, MOST_NAMES = re.compile(r"[a-z][a-z '.-]+"), 3  # words
 LEGAL_FORM = re.compile(r"[b-df-hj-np-tv-xz]{2,4}|inc|ag|sa|se|co|corp|gmbh|llc|plc|oy|ab|as")
@@ -56,24 +58,22 @@ def _forms_of_number(value: str, number: str, question: str, said: str) -> list[
         least = 0 if is_rough else 1
         forms += [f"{round(float(number), digits):.10g}" for digits in range(least, min(decimals, MOST_DIGITS))]
     forms += _rounded(number)
+    if len(number.partition(".")[0].lstrip("-")) > MOST_DIGITS:
+        forms += [f"{float(f'{float(number):.{digits}g}'):.15g}" for digits in range(SURE_DIGITS, MOST_DIGITS)]
     if abs(float(number)) <= 1 and "." in number:
         percent = f"{float(number) * 100:.10g}"
         whole = [f"{float(percent):.0f}"] if is_rough and len(percent.partition(".")[0]) > 1 else []
-        forms += [f"{share} percent" for share in (percent, *_rounded(percent), *whole)]
+        forms += [f"{share} percent" for share in (percent, *_rounded(percent, least=2), *whole)]
     if ASKS_MONTH.search(question) and value.isdecimal() and 1 <= int(value) <= len(MONTHS):
         forms += _names_of_month(int(value))
     return forms
 
 
-def _rounded(number: str) -> list[str]:
-    """A number with decimals to fewer of them, of three significant digits or more."""
+def _rounded(number: str, least: int = SURE_DIGITS) -> list[str]:
+    """A number with decimals to fewer of them, of so many significant digits or more."""
     decimals = min(len(number.partition(".")[2]), MOST_DIGITS)
-    places = [
-        f"{Decimal(number).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):f}" for digits in range(1, decimals)
-    ]
-    return [
-        f"{Decimal(one).normalize():f}" for one in places if len(re.sub(r"[-.]", "", one).lstrip("0")) >= SURE_DIGITS
-    ]
+    places = [f"{Decimal(number).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):f}" for digits in range(decimals)]
+    return [f"{Decimal(one).normalize():f}" for one in places if len(re.sub(r"[-.]", "", one).lstrip("0")) >= least]
 
 
 def _in_full(number: str, question: str) -> list[str]:

@@ -8,7 +8,7 @@ from sql_agent.offline_judge.foreign import SENTENCE_END, is_foreign
 from sql_agent.offline_judge.lexicon import tokens
 from sql_agent.offline_judge.slots import is_other_kind
 from sql_agent.offline_judge.typed.asides import cut_asides, without_process
-from sql_agent.offline_judge.typed.names import capitalised, has_strange_name, has_uncased_names
+from sql_agent.offline_judge.typed.names import capitalised, has_strange_name, has_uncased_name
 from sql_agent.offline_judge.typed.reading import ONLY, Reading
 from sql_agent.offline_judge.typed.rivals import is_told_of_another
 from sql_agent.offline_judge.typed.sentences import clauses_of
@@ -35,7 +35,7 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
     is_strange = has_strange_name(answer, asked, truth.known)
     if truth.kind == "yes_no":
         return float(_says_yes_or_no(truth, asked, answer, is_strange=is_strange))
-    if is_strange or (truth.is_named and has_uncased_names(answer, asked, truth.values, truth.known)):
+    if is_strange or (truth.is_named and has_uncased_name(answer, asked, truth)):
         return 0.0
     if truth.n_values == 1 and truth.values[0] in NOTHING:
         return float(_says_nothing(asked, plain(answer)))
@@ -44,7 +44,7 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
         said = in_asked_form(without_process(whole, value), truth, asked)
         if is_told_of_another(said, reading.marked(said), value, capitalised(whole)):
             return 0.0
-    if not reading.order or not reading.is_clean or reading.has_other_amount(whole):
+    if not reading.order or not reading.is_clean:
         return 0.0
     return _share_of_values(truth, asked, reading)
 

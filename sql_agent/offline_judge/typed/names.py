@@ -9,21 +9,15 @@ from sql_agent.offline_judge.doubts import FREE, TALK, TITLES
 from sql_agent.offline_judge.lexicon import spell
 from sql_agent.offline_judge.typed.forms import DAYS, SHORT_DAYS
 from sql_agent.offline_judge.typed.sentences import COMMON
+from sql_agent.offline_judge.typed.truths import Truth
 from sql_agent.offline_judge.values import ABBREVIATED, MONTHS, plain
-from sql_agent.words.meanings import n_senses
+from sql_agent.words.meanings import is_english
 
 LETTER = r"[^\W\u4e00-\u9fff]"  # of no Chinese word, or a digit
 WORD_WITHIN = re.compile(  # a line or sentence
     rf"(?<![.!?:–—|>-] )(?<!^)(?<![\n\"“*>(])(?<!{LETTER})(?![\d_]){LETTER}+"
 )
 PAIR = re.compile(rf"(?<!{LETTER})([A-Z](?:{LETTER}|-)*) (?=([A-Z](?:{LETTER}|-)*))")
-MANY_UNKNOWN = 3
-FUNCTION_WORDS = """
-across against already although among anybody anyone anything because beside cannot could didn doesn during either else
-elsewhere everybody everyone hers herself himself into itself myself nowhere onto ours ourselves shall should since
-something theirs themselves thereafter thereby though toward towards unless until upon whenever whereby wherein wherever
-whether whoever whom whose without would yours yourself
-"""  # that WordNet does not have
 UNCASED = re.compile(rf"(?<!{LETTER})(?:[a-z]{{4,}}|[A-Z]{{4,}})(?!{LETTER}|_)")
 QUOTED = re.compile(r"(?<=[\w,\"”] )[\"“]([^\"“”.!?:\n]{1,40})[\"”]")  # of a sentence, no sentence itself
 CAPITALISED = re.compile(r"\b[A-Z][\w-]*")
@@ -49,19 +43,14 @@ def has_strange_name(answer: str, question: str, known: Sequence[str]) -> bool:
     later_words = {word for text in known for word in spell(text).split()[1:]}
     answer = QUOTED.sub(r"\1", re.sub(r"[*_`]|(?<=\w)['’](?=[A-Z])", "", answer))
     answer = ABBREVIATED.sub(r"\1 ", answer)
-    words = [word for word in WORD_WITHIN.findall(answer) if word[0].isupper() and not word.rstrip("s").isupper()]
+    words = [word for word in WORD_WITHIN.findall(answer) if word[0].isupper() and sum(map(str.isupper, word)) == 1]
     words += [word for word, behind in PAIR.findall(answer) if spell(plain(behind)).strip() in later_words]
     return any(not {one, one.removesuffix("s")} & familiar for word in words for one in spell(plain(word)).split())
 
 
-def has_uncased_names(answer: str, question: str, values: Sequence[str], known: Sequence[str]) -> bool:
-    """Whether words that no dictionary has stand in an answer without the capitals of names: many, or one where it
-    writes the value so too ("ines okafor with anna pohl")."""
-    familiar = {*spell(question).split(), *FUNCTION_WORDS.split(), *map(str.strip, COURTEOUS)}.union(
-        *(spell(plain(text)).split() for text in known)
-    )
+def has_uncased_name(answer: str, question: str, truth: Truth) -> bool:
+    """Whether words that no dictionary has stand beside a name that is written without capitals, or in them alone."""
     words = {plain(word).strip() for word in UNCASED.findall(answer)}
-    unknown = {word for word in words - familiar if not n_senses(word)}
-    names = [{*value.split()} for value in values if " " in value and not all(map(n_senses, value.split()))]
-    is_uncased = any(name <= words for name in names)
-    return len(unknown) >= (1 if is_uncased else MANY_UNKNOWN)
+    names = [{*value.split()} for value in truth.values if " " in value and not all(map(is_english, value.split()))]
+    familiar = {*spell(question).split(), *spell(" ".join(truth.known)).split()}
+    return any(name <= words for name in names) and not all(map(is_english, words - familiar))

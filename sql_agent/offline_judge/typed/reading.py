@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sql_agent.offline_judge.doubts import DOUBTS, SOURCE
+from sql_agent.offline_judge.doubts import SOURCE
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.slots import ASKED, PASSIVE, is_exchanged, is_other_kind, is_rivalled, is_turned, stem
+from sql_agent.offline_judge.typed.asides import HEAP, JOINS, LINKED
 from sql_agent.offline_judge.typed.calculation import without_numbers
 from sql_agent.offline_judge.typed.doubted import Doubts
 from sql_agent.offline_judge.typed.exchanged_rows import are_exchanged
@@ -33,11 +34,11 @@ from sql_agent.offline_judge.typed.sentences import (
     lexicon_of,
     overwritten,
 )
-from sql_agent.offline_judge.typed.sought import Sought
-from sql_agent.offline_judge.typed.truths import MAX_ITEMS, Truth
+from sql_agent.offline_judge.typed.sought import Sought, has_rival_number
+from sql_agent.offline_judge.typed.truths import MAX_ITEM_WORDS, MAX_ITEMS, Truth
 from sql_agent.offline_judge.typed.wordings import YEAR, in_asked_form
 from sql_agent.offline_judge.typed.yes_no import without_opposites
-from sql_agent.offline_judge.values import DATE, NUMBER, SCALES, TIME, plain
+from sql_agent.offline_judge.values import DATE, NUMBER, plain
 
 JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
 JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")  # | for values, ? for unknown words
@@ -48,10 +49,11 @@ NUMBER_SIGN = re.compile(rf"{SIGN.pattern}|[<>≤≥±√]=? ?#")
 MONEY = re.compile("[$€£]")
 SINCE = re.compile(r"\b(?:in|since|from) (?:19|20)\d\d\b|(?:19|20)\d\d年")
 ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?)\b|(?<!\d)只|仅|唯1")  # of a part of a list
+PLACE_ZH = re.compile(r"第\d{1,2}[名位]?")  # of a list
 PLACES = re.compile(r"\b(?:second|third|fourth|fifth)\b")
 ASKS_WHO_DID = re.compile(r"(?:who|which [a-z]+) ")
+LONG_ITEM_ZH = 8  # characters; what is longer is a sentence
 KIND_OF_NAME = re.compile(r"\bthe ([a-z]+) (?=[\"'“‘«]?[A-Z])")  # the planet Mars
-NOT_HAN = re.compile(r"[^\W\u3400-\u9fff]|[^\w\s]")
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Reading:
     """What an answer tells. `answer` is raw and without asides, `whole` with them, `value` what it is about."""
 
     def __init__(self, truth: Truth, raw_question: str, answer: str, whole: str, value: Sought) -> None:
-        self._truth, self._question = truth, plain(raw_question)
+        self._truth, self._question, self._value = truth, plain(raw_question), value
         said = in_asked_form(answer, truth, self._question)
         self._value_of = {
             spell(form): value for value in truth.values for form in forms_of(value, truth.kind, self._question, said)
@@ -97,6 +99,7 @@ class Reading:
         money = [" ".join(["", *MONEY.findall(text)]) for text in (raw_question, answer)]  # no part of plain numbers
         self.is_clean = not (
             self._is_against(marked)
+            or sum(bool(self._other_numbers(clause)) and not clause.values for clause in clauses) >= HEAP
             or (truth.is_named and sum(map(_cites_unknown, clauses)) > 1)
             or is_other_kind(" ".join([self._question, *truth.columns]) + money[0], marked + money[1])
             or not all(map(self._is_clean, clauses))
@@ -106,16 +109,6 @@ class Reading:
 
     def marked(self, said: str) -> str:
         return overwritten(said, self._values.read(said)[0], "#")
-
-    def has_other_amount(self, answer: str) -> bool:
-        """Whether a raw answer tells another amount beside a value than its row has there."""
-        if not self._truth.is_named or not self._beside:
-            return False
-        marked = self.marked(in_asked_form(answer, self._truth, self._question))
-        known = {number.lstrip("-") for token in self._numbers for number in NUMBER.findall(token)}
-        known |= {f"{float(number) * scale:.15g}" for number in known if "." in number for scale in SCALES.values()}
-        amounts = NUMBER.findall(re.sub(rf"{DATE.pattern}|{TIME}", " ", marked))
-        return any(amount.lstrip("-") not in known for amount in amounts)
 
     def _without_own(self, said: str, value: Sought) -> str:
         """What is said, without the question's period, the years of a name and the terms of a number."""
@@ -127,6 +120,7 @@ class Reading:
         shown = self.marked(said)
         if self._truth.is_ordered:  # the second of a list is none that is not the first
             shown = PLACES.sub(lambda place: " " * len(place[0]), shown)
+            said = PLACE_ZH.sub(lambda place: " " * len(place[0]), said)
         return without_opposites(said, self._question, shown)
 
     def _read_numbers(self, beside: list[str]) -> None:
@@ -135,11 +129,19 @@ class Reading:
         is_of_words = truth.is_named and not any(map(NUMBER.fullmatch, truth.values))
         of_rows = {token[0] for value in beside for token in tokens(value)}
         self._of_question = {token[0] for token in tokens(self._question)}
+        self._labels = {
+            word: self._of_question
+            for word, number in pairwise(spell(self._question).split())
+            if NUMBER.fullmatch(number) and word.isascii() and word not in GRAMMAR
+        }
+        told = {token[0] for token in tokens(self._all_said)}
+        self._missing_numbers = {token for token in self._of_question if re.search(r"\d", token)} - told
         self._beside = {token for token in of_rows if NUMBER.fullmatch(token)}
         self._numbers = self._of_question | of_rows
         self._numbers |= {str(place) for place in range(1 if is_of_words else truth.n_values, truth.n_values + 1)}
         n = str(truth.n_values) if truth.is_named else "x"
-        self._count = re.compile(rf"(?<=[共有这们#]){n}[^\W\d]?(?![\d.])")
+        of_rows = rf"(?<!\d){len(truth.rows)} ?(?:组|groups\b)"
+        self._count = re.compile(rf"(?<=[共有这们#]){n}[^\W\d]?(?![\d.])|{of_rows}")
 
     def _read_names(self, raw_question: str, answer: str) -> None:
         self._capitals = capitalised(answer)
@@ -222,20 +224,36 @@ class Reading:
             self._doubts.are_in(overwritten(clause.marked, polite))
             or renames(self._question, clause.marked)
             or self._has_other_number(clause)
+            or (clause.values and self._relabels(clause))
             or self._has_other_name(clause)
             or (clause.values and self._is_against_value(clause))
             or self._is_further_item(clause)
-        )
-
-    def _has_other_number(self, clause: Clause) -> bool:
-        return any(
-            token[0] not in self._numbers and re.search(r"\d", token[0]) is not None for token in tokens(clause.around)
         )
 
     def _has_other_name(self, clause: Clause) -> bool:
         first = clause.values[0][0] if clause.values else 0
         marked = overwritten(clause.around, clause.values, "#")
         return self._places.has_other(marked, clause.courtesy, clause.unknown, first)
+
+    def _relabels(self, clause: Clause) -> bool:
+        """Whether another number stands behind a word that has one in the question: class 2 for class 3."""
+        told = [*pairwise(spell(clause.marked).split())]
+        return any(
+            word in self._labels and NUMBER.fullmatch(number) and number not in self._labels[word]
+            for word, number in told
+        )
+
+    def _other_numbers(self, clause: Clause) -> list[str]:
+        told = (token[0] for token in tokens(clause.around))
+        return [one for one in told if one not in self._numbers and re.search(r"\d", one)]
+
+    def _has_other_number(self, clause: Clause) -> bool:
+        others = self._other_numbers(clause)
+        is_rival = self._truth.kind == "number" and not (clause.values and self._missing_numbers)
+        is_rival = is_rival and not (YEAR.search(self._question) and DATE.search(clause.around))
+        if not is_rival or not others:
+            return bool(others)
+        return has_rival_number(without_numbers(clause.around, frozenset(self._numbers)), self._value)
 
     def _is_against_value(self, clause: Clause) -> bool:
         """Whether a clause tells its values of another thing, or one more beside them."""
@@ -244,7 +262,6 @@ class Reading:
         return bool(
             self._doubts.affirm(clause.text)
             or self._joins_unknown(clause)
-            or self._heaps_unknown(clause)
             or is_exchanged(self._question, said, self._all_said, self._spare_words)
             or (self._names and any(is_turned(question, clause.marked, names) for question in self._questions))
         )
@@ -253,14 +270,6 @@ class Reading:
         """ "A and B" where only A is true."""
         signs = overwritten(overwritten(clause.around, clause.values, "|"), clause.unknown, "?")
         return bool(JOINED.search(signs)) and (self._truth.is_named or clause.around.isascii())
-
-    def _heaps_unknown(self, clause: Clause) -> bool:
-        """Whether names stand beside the values and nothing else."""
-        if not self._truth.is_named or self._truth.is_ordered:
-            return False
-        if any(map(str.isalnum, "".join(word for *_, word in clause.courtesy))):
-            return False
-        return any(NOT_HAN.search(DOUBTS.sub(" ", clause.around[start:end])) for start, end in clause.unknown)
 
     def _is_further_item(self, clause: Clause) -> bool:
         """Whether a clause without a value may name another one: it has unknown words, leads to none, tells no number
@@ -274,18 +283,24 @@ class Reading:
 
     def _is_source(self, clause: Clause) -> bool:
         """Whether a clause that tells no value says whence one is known, or what it is about: no further item."""
-        if clause.text.isascii() and self._are_capitalised:
+        if clause.text.isascii() and (self._are_capitalised or _is_sentence(clause.text)):
             return not any({*clause.around[start:end].split()} & self._capitals for start, end in clause.unknown)
         if SOURCE.search(clause.text):
             return True
         is_topic = not any(COPULA.search(clause.around[:start]) for start, _ in clause.unknown)
         is_topic = is_topic and (not clause.follows or clause.text.startswith((*DEFINITE, "它", "他", "她")))
-        return is_topic and bool(_topics(self._question) & _topics(clause.text))
+        is_long = not clause.text.isascii() and len(clause.text) > LONG_ITEM_ZH
+        return is_topic and (is_long or bool(_topics(self._question) & _topics(clause.text)))
 
 
 def _cites_unknown(clause: Clause) -> bool:
     """Whether a clause says whence something is known, and tells a value or what nobody knows."""
     return bool(clause.unknown or clause.values) and SOURCE.search(clause.text) is not None
+
+
+def _is_sentence(text: str) -> bool:
+    """Whether a clause has more words than an item, and a verb or a preposition."""
+    return len(text.split()) > MAX_ITEM_WORDS and bool(LINKED.search(text)) and not JOINS.search(text)
 
 
 def _topics(text: str) -> set[str]:

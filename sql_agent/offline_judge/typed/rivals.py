@@ -66,7 +66,7 @@ def _says_more(said: str, question: str) -> bool:
 def _has_rival(clause: str, value: Sought, names: Set[str]) -> bool:
     """Whether a clause has something of the form of the value, and the question has it not."""
     if value.kind == "number":
-        known = value.explained | {"1", *NUMBER.findall(value.question)}
+        known = value.explained | value.beside | {"1", *NUMBER.findall(value.question)}
         return has_rival_number(without_numbers(clause, known), value)
     if value.kind == "date":
         return any(moment[0] not in value.question for moment in MOMENT.finditer(clause))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sql_agent.offline_judge.lexicon import Lexicon, tokens
-from sql_agent.offline_judge.slots import is_form
+from sql_agent.offline_judge.slots import is_form, stem
 from sql_agent.offline_judge.typed.calculation import explained
 from sql_agent.offline_judge.typed.forms import WEEKDAY_ZH, forms_of
 from sql_agent.offline_judge.typed.replaced import SUPERLATIVE
@@ -30,15 +30,15 @@ YEAR = re.compile(r"\b(?:in|since|until|till|from|by|of|for|during|after|before|
 MOMENT = re.compile(rf"{DATE.pattern}|{TIME}|\b(?:{MONTH})\b|\d月|(?<!\d)(?:19|20)\d\d(?!\d)")
 FIRST_YEAR, NO_YEAR = 1900, 2100
 PERCENT = re.compile(r"-?\d[\d.]{0,15} percent(?: of)?")
-WORD_BEHIND = re.compile(r" ?(?:more |of the |other )?([a-z]+|[\u4e00-\u9fff])")
+WORD_BEHIND = re.compile(r" ?(?:more |of (?:the )?|other )?([a-z]+|[\u4e00-\u9fff])")
 LINKS = re.compile(r"is|are|was|were|or|and|to|in|for|on|at|the|an?|as|than|but|if|with|by|from|instead|[是或和到]")
 TOLERANCE = 0.03  # of an amount in another unit
 
 
 @dataclass(frozen=True)
 class Sought:
-    """A value: its kind, and of a number what it is, its unit, and which other numbers lead to it; `content` are the
-    question's stems and Chinese characters, `follows` the words that the answer says behind values."""
+    """A value: its kind, and of a number what it is, its unit, which other numbers lead to it and which stand in its
+    row; `content` are the question's stems and Chinese characters, `follows` what the answer says behind values."""
 
     kind: AnswerType
     question: str
@@ -50,6 +50,7 @@ class Sought:
     has_digit: bool
     follows: frozenset[str]
     explained: frozenset[str]
+    beside: frozenset[str]
     is_superlative: bool
 
     def is_in(self, said: str) -> bool:
@@ -76,11 +77,14 @@ def sought(truth: Truth, question: str, said: str) -> Sought:
         forms=forms,
         is_zero=truth.values == ("0",),
         number=float(number[0]) if number else None,
-        unit="percent" if "percent" in question else unit_of(question, truth.values[0], truth.columns),
+        unit="percent"
+        if re.search("percent|百分", question) or truth.values[0].startswith("0.")
+        else unit_of(question, truth.values[0], truth.columns),
         content=frozenset(content_of(question)) | {sign for sign in question if not sign.isascii()},
         has_digit=any(re.search(r"\d", value) for value in truth.values),
         follows=frozenset(re.findall(r"# ?([a-z]+|[\u4e00-\u9fff])", marked)),
         explained=explained(WEEKDAY_ZH.sub(" ", marked), float(number[0]), own) if number else frozenset(),
+        beside=frozenset(number for row in truth.rows for cell in row for number in NUMBER.findall(cell)),
         is_superlative=SUPERLATIVE.search(question) is not None,
     )
 
@@ -109,7 +113,7 @@ def _is_rival(behind: str, value: Sought) -> bool:
     word = following[1]
     if word in UNITS and value.unit in UNITS:
         return UNITS[value.unit][0] == UNITS[word][0]
-    is_counted = {word, word.rstrip("s")} & value.content
+    is_counted = {word, stem(word)} & value.content or word == value.unit
     return bool(is_counted) or word in value.follows or LINKS.fullmatch(word) is not None
 
 

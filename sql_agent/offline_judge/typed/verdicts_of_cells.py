@@ -1,9 +1,10 @@
-"""A yes or a no that a query's cells tell without a flag: by a status ("paid") or by two numbers that are compared.
+"""A yes or a no that a query's cells tell without a flag: by a count, a status ("paid") or two compared numbers.
 
-A status is yes where the question says it ("has it paid?"), and no where it is the opposite of a word of the question,
-or denies one. Two numbers of a row tell which is more where the question names a column on each side of its comparison.
-Guarantees: pure functions on text in the normal form, linear in it. Not covered: a status of several words; what the
-question says as what a thing is and not as what is asked ("is the open order here?"), which is no answer.
+A count above 0 is yes where the question compares no amounts (2 shots: "has it had its shots?"). A status is yes where
+the question says it ("has it paid?"), and no where it is the opposite of a word of the question, or denies one. Two
+numbers of a row tell which is more where the question names a column on each side of its comparison. Guarantees: pure
+functions on text in the normal form, linear in it. Not covered: what the question says as what a thing is and not as
+what is asked ("is the open order here?"), which is no answer.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from sql_agent.offline_judge.lexicon import spell, tokens
 from sql_agent.offline_judge.slots import COMPARES, stem
 from sql_agent.offline_judge.typed.columns import place_of
 from sql_agent.offline_judge.values import NUMBER
-from sql_agent.words.meanings import is_opposite
+from sql_agent.words.meanings import in_chinese, is_opposite
 
 DENIED = re.compile(r"(?:not |un|in|non-?|dis)(?=[a-z]{3})|[未没不非]有?(?=[\u4e00-\u9fff])")
 OFFERS_TWO = re.compile(r"\bor\b|还是|或")
 DESCRIBES = re.compile(r"\b(?:an?|the|this|that|every|any|all) $")  # before a word that asks nothing
 MORE = re.compile(r"\b(?:more|greater|higher|larger|bigger|longer|older|taller|heavier|later)\b|[多高大长久重晚贵]")
+AMOUNTS = re.compile(  # that are compared with a count
+    rf"{COMPARES.pattern}|\b(?:over|above|under|below|exceed\w*|reach\w*|at (?:least|most)|up to)\b"
+    r"|[多少高低大小长短早晚]于|不[到足]|达到|至[少多]|以[上下]"
+)
 LESS = re.compile(r"\b(?:fewer|less|lower|smaller|shorter|younger|lighter|earlier|cheaper)\b|[少低小短轻早便宜]")
 
 
@@ -29,13 +34,14 @@ def verdict_of_cells(question: str, texts: Sequence[str], columns: Sequence[str]
     if OFFERS_TWO.search(question):
         return None
     if len(texts) == 1:
-        return _of_status(question, texts[0])
+        is_count = texts[0].isdecimal() and not AMOUNTS.search(question)
+        return True if is_count and int(texts[0]) > 1 else _of_status(question, texts[0].replace("_", " "))
     is_compared = len(texts) == len({*columns}) == 2 and all(map(NUMBER.fullmatch, texts))
     return _of_two_numbers(question, *map(float, texts), columns=columns) if is_compared else None
 
 
 def _of_status(question: str, status: str) -> bool | None:
-    if re.search(r"\d", status) or len(tokens(status)) > 1 and status.isascii():
+    if re.search(r"\d", status):
         return None
     if _asks(question, status):
         return True
@@ -46,12 +52,16 @@ def _of_status(question: str, status: str) -> bool | None:
     return False if any(is_opposite(word, status) and _asks(question, word) for word in words) else None
 
 
-def _asks(question: str, word: str) -> bool:
-    """Whether a word is in the question, in any of its forms, and describes no thing there."""
-    if not word.isascii():
-        at = question.find(word)
-        return at >= 0 and len(word) > 1 and question[at + len(word) : at + len(word) + 1] != "的"
-    found = [token.start() for token in tokens(question) if stem(token[0]) == stem(word)]
+def _asks(question: str, status: str) -> bool:
+    """Whether a status is in the question, its words in any form, and describes no thing there."""
+    if not status.isascii():
+        at = question.find(status)
+        return at >= 0 and len(status) > 1 and question[at + len(status) : at + len(status) + 1] != "的"
+    if not question.isascii():
+        return any(_asks(question, chinese) for chinese in in_chinese(status))
+    asked, words = tokens(question), [stem(token[0]) for token in tokens(status)]
+    stems = [stem(token[0]) for token in asked]
+    found = [asked[n].start() for n in range(len(stems)) if words and stems[n : n + len(words)] == words]
     return bool(found) and not any(DESCRIBES.search(question[:at]) for at in found)
 
 

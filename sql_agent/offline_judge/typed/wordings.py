@@ -15,18 +15,21 @@ from sql_agent.offline_judge.offers import cut_offers
 from sql_agent.offline_judge.slots import stem
 from sql_agent.offline_judge.typed.names import NO_NAMES, capitalised
 from sql_agent.offline_judge.typed.sentences import CLAUSE_END, FRAME, content_of
+from sql_agent.offline_judge.typed.sql_parts import without_sql
 from sql_agent.offline_judge.typed.truths import Truth
 from sql_agent.offline_judge.typed.yes_no import verdict
 from sql_agent.offline_judge.units import in_unit, unit_of
 from sql_agent.offline_judge.values import MONTH, MONTHS, NUMBER, plain
 
 SYMBOL = re.compile("[✅✔☑👉🎉📊📅🏆🔍💡📝📌😊🙂]\ufe0f? ?|</?answer>")  # says nothing
+PARTICLE = re.compile(r"(?<=[\u4e00-\u9fff])(?:[哦喔呀啦]+(?=[^\w、]|$)|(?<=[好呢啦哦])[~～])")
 # Blanks between Chinese words: 蓝色 绿色
 HEAPED = re.compile(r"(?<=[\u4e00-\u9fff])[\"”*+^]{0,3}[ \t]{1,4}[\"“*+^]{0,3}[ \t]{0,4}(?=[\u4e00-\u9fff])")
 YEAR = re.compile(r"(?<![\d.,-])(?:19|20)\d\d(?![\d.]|,\d)")
 YEAR_BEHIND = re.compile(r"(?<!\d)(\d{1,2}月\d{1,2}[日号])[（(]((?:19|20)\d\d)年?[)）]")  # 5月2日（2020年）
 NTH = re.compile(r"\bthe (\d{1,2})(?:st|nd|rd|th)\b(?! (?:of|century|place|time)\b)(?! ?\d)")  # of a month
 ASKED_MONTH = re.compile(rf"\b({MONTH}),? (?=(?:19|20)\d\d\b)")
+FIRST_CELL = re.compile(r"^[ \t]*\|[ \t]*(\d[\d.,]*)[ \t]*(?=\|)", re.M)  # a value, and no number of the row
 HEADER = re.compile(r"^[ \t]*\|([^\n]*)\|[ \t]*\n[ \t]*\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*$", re.M)  # of a table
 DAY_EN = re.compile(  # without its year
     rf"\b(?:(?:{MONTH}) (?:the )?\d{{1,2}}(?:st|nd|rd|th)?|\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{MONTH}))\b(?!,? ?\d)",
@@ -57,10 +60,11 @@ SAME_SHARE = 1e-6
 
 
 def prepared(raw: str, truth: Truth, raw_question: str) -> str:
-    """A raw answer without the question that it repeats, symbols and offers; its days with the question's year."""
-    answer = SYMBOL.sub("\n", _without_question(raw, raw_question))
+    """A raw answer without the question that it repeats, SQL, symbols and offers; its days with the question's year."""
+    answer = SYMBOL.sub("\n", PARTICLE.sub("，", without_sql(_without_question(raw, raw_question), truth)))
     answer = _without_offer(_with_year(answer, plain(raw_question)), raw_question)
     answer = _without_header(answer, truth) if truth.n_values > 1 else answer
+    answer = FIRST_CELL.sub(lambda cell: cell[1] if plain(cell[1]) in truth.values else cell[0], answer)
     return HEAPED.sub("、", answer) if truth.kind in ("name", "set") else answer
 
 

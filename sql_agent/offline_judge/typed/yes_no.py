@@ -30,7 +30,11 @@ from sql_agent.words.meanings import is_chinese_verb, one_sense
 
 MAX_UNKNOWN = 4  # weight of unknown words around a verdict
 FEW_WORDS = 3  # of "it is not", which speaks of nothing else
-SIZES = {"about", "around", "over", "under", "between"}  # no doubts in what is told beside a yes or a no
+SIZES = re.findall(  # no doubts in what is told beside a yes or a no
+    "[^|]+",
+    "about|around|over|under|between|above|below|before|after|almost|nearly|roughly|at least|at most|more than"
+    "|less than|fewer than|超过|左右|约|不到|至少",
+)
 OFFERS_BOTH = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question
 POLITE = re.compile(r"^(is|are|was|were|do|does|did|has|have|had|can|could|will|would|should) not\b")  # isn't it?
 NEGATIVE = re.compile(r"\b(?:not|never)\b|没(?=有)|从[不未]|(?<=是)不(?!是)")  # of what is asked
@@ -40,8 +44,8 @@ TWICE_DENIED = re.compile(r"\b(?:not|never) (?:been |being )?not\b|(?:并?不是
 ENDS_DENYING = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")  # "never", "unfortunately not"
 IMPERATIVE = re.compile(r"(?:please|see|check|refer|请[查参])\b")
 CONCLUDES = re.compile(
-    r"^(?:(?:and|so|that|then|therefore) )*"
-    r"(?:(?:the )?(?:final )?(?:answer|result|conclusion) is |(?:答案|结果|结论)[是为])?"
+    r"^(?:(?:and|so|that|this|which|then|therefore|thus|hence) |因此|所以|故)*"
+    r"(?:(?:the )?(?:final )?(?:answer|result|conclusion) is |means |(?:答案|结果|结论)[是为])?"
 )
 SAYS_NOTHING = re.compile(
     r"^(?:but |and )?i (?:m|am) afraid(?: that)?\b(?! (?:i|we)\b)"
@@ -111,7 +115,7 @@ def without_opposites(said: str, question: str, shown: str) -> str:
 
 def _may_be_reason(clause: str, question: str, *, of: bool) -> bool:
     """Whether a clause beside a verdict may be why it is so: no doubt, and for a yes no denial of what is asked."""
-    if new_doubts(clause, question) - SIZES:
+    if new_doubts(clause, question) - {*SIZES}:
         return False
     is_about_it = content_of(question) & {stem(token[0]) for token in tokens(clause)}
     return not (of and is_about_it and (DENIALS.search(clause) or NONE.search(clause)))
@@ -140,7 +144,7 @@ def _says(clause: str, question: str, *, after: bool | None) -> Saying:
         clause, statement = PERMITS.sub(" ", clause), PERMITS.sub(" ", statement)
     statement = COMPLEMENT.sub("", statement)
     denies = bool({*DENIALS.findall(statement)} - {*DENIALS.findall(question)})
-    if new_doubts(clause, question) - (SIZES if is_decided else set()) or (lead and denies):
+    if new_doubts(clause, question) - ({*SIZES} if is_decided else set()) or (lead and denies):
         return "nothing"
     if clause.isascii() and SOURCE.search(clause):
         return "frame"
