@@ -55,7 +55,7 @@ def dry_run(config: TrainConfig, terminal: Console, *, verl: bool = True) -> int
         played = [*rehearse(config, [*probed_questions, *val])]
         graded = offline_kinds(probed_questions, scoring)
         lines = [*arithmetic(config, scoring, n_train=len(train), n_val=len(val), steps=steps), *played]
-        lines += [f"the offline judge grades {graded}"] if graded else []
+        lines += [f"the offline judge grades {graded}; it reads sentences in English and Chinese"] if graded else []
         lines += findings(probed(probed_questions, scoring))
     whole, base = config.logging.debug, flatten(TrainConfig().model_dump(mode="json"))
     show(terminal, "configuration", flatten(config.model_dump(mode="json")), base=base, whole=whole)

@@ -99,7 +99,8 @@ def test_the_plan_tells_the_choice(context: ScoringContext, database: Path, tmp_
     sets = [f"database.path={database}", 'database.tables=["books"]', 'logging.trackers=["console"]']
     config = resolve_config(train_flags(*flags, *(part for one in sets for part in ("--set", one))))
     assert dry_run(config, Console(file=text, soft_wrap=True, highlight=False)) == 0
-    assert "the offline judge grades of 40 rows: 40 by the number in the answer" in text.getvalue()
+    told = "of 40 rows: 40 by the number in the answer; it reads sentences in English and Chinese"
+    assert f"the offline judge grades {told}" in text.getvalue()
 
 
 SHELF = Question(id="5", question="书架上有哪些书？", sql=["SELECT title FROM books"])
