@@ -53,7 +53,7 @@ def read_split(path: Path) -> list[Source]:
         table = pq.read_table(path, columns=COLUMNS)
     except (OSError, pa.ArrowException) as exc:
         raise UserError(
-            f"{path}: not a question file ({exc}); make it with `python -m sql_agent.data.build`, or name a folder "
+            f"{path}: not a question file ({exc}); make it with `agentgrpo data`, or name a folder "
             "with train, val and test.parquet"
         ) from None
     return [_source(row) for row in table.to_pylist() if row["answer"]]
@@ -79,7 +79,7 @@ def check_apart(splits: dict[str, list[Source]]) -> None:
                 if seen.setdefault(key, split) != split:
                     raise UserError(
                         f"{key}: is in {seen[key]} and in {split}, so nothing would be held out. Split the questions "
-                        "by entity, as `python -m sql_agent.data.build --raw FILE --out DIR` does"
+                        "by entity, as `agentgrpo data --raw FILE --out DIR` does"
                     )
 
 

@@ -26,9 +26,11 @@ PROBES = {
         "import torch; c = torch.cuda; f = dict(cuda=torch.version.cuda, available=c.is_available(), "
         "gpus=c.device_count(), cpu=torch.backends.cpu.get_cpu_capability())"
     ),
-    # Its compiled part has another name in the build for GPUs.
+    # Its compiled part has another name in the build for GPUs; of those for CPUs vLLM takes the one for this CPU.
     "vllm": "import torch, vllm; from importlib import import_module, util; gpu = 'vllm._C_stable_libtorch'; "
-    "import_module(gpu if util.find_spec(gpu) else 'vllm._C'); f = dict(version=vllm.__version__)",
+    "from vllm.platforms import current_platform as here; "
+    "import_module(gpu) if util.find_spec(gpu) else here.import_kernels() or torch.ops._C.silu_and_mul; "
+    "f = dict(version=vllm.__version__)",
     # As a run loads it: verl asks for the distribution `vllm`, and that of CPUs has another name.
     "verl": "from agl_plugin.patches.install import install; install('cpu', 'worker'); "
     "import verl.workers.rollout.vllm_rollout; f = {}",

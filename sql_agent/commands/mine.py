@@ -97,8 +97,8 @@ def write_questions(folder: Path, state: State) -> None:
             most = max(table.n_rows for table in schema.tables)
             raise UserError(
                 f"database {database}: {len(mined.splits[split])} questions for {split}, at least {least} are needed; "
-                f"dropped: {told_drops(mined.dropped)}. A table needs a unique column or primary key, and rows enough "
-                f"to hold some out; the largest here has {most}"
+                f"dropped: {told_drops(mined.dropped)}. A table needs a unique column or primary key, another one of "
+                f"values, and rows enough to hold some out; the largest here has {most}"
             )
     write_recipe(folder, schema, mined, settled, gpu=bool(gpu_count()))
     state.questions = True

@@ -187,9 +187,12 @@ def _read_csv(path: Path) -> list[tuple[int, Any]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream, strict=True)
+            first = (reader.fieldnames or [""])[0]
             rows = [(n, row) for n, row in enumerate(reader, start=1)]
     except (UnicodeDecodeError, csv.Error) as exc:
         raise UserError(f"{path}: not a CSV file of UTF-8 text ({exc}); write it again") from exc
+    if mark := next((mark for mark in ";\t" if mark in first), ""):
+        raise UserError(f"{path}: the first line parts its names by {mark!r}; save the file with commas")
     wide = next((n for n, row in rows if None in row or None in row.values()), None)
     if wide:
         raise UserError(f"{path}: row {wide} has not as many cells as the first line has names; mend it")

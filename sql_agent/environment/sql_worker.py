@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import signal
 import sqlite3
 import sys
@@ -284,7 +285,9 @@ def check_header(path: str) -> None:
     if not header.startswith(b"SQLite format 3\0") or len(header) < 100:
         raise Unusable(f"{'not a SQLite database' if header else 'empty, 0 bytes'}; {REMEDY}")
     if 2 in header[18:20]:
-        remedy = f"run once: sqlite3 {path} 'PRAGMA journal_mode=DELETE'"
+        shell = f"sqlite3 {shlex.quote(path)}"
+        remedy = f"run once: {shell} 'PRAGMA journal_mode=DELETE'"
+        remedy += f"; while others hold it name a copy: {shell} \"VACUUM INTO 'COPY.db'\""
         raise Unusable(f"in WAL mode, in which even readers write files beside it; {remedy}")
 
 

@@ -250,11 +250,16 @@ def read_schema(database: str, *, tables: Sequence[str] = (), language: str = "e
     except DatabaseFault as exc:
         if (told := str(exc).removesuffix(". database.tables names those to read")) != str(exc):
             raise UserError(f"{told}; name one of them with --table") from exc
+        if "not a SQLite" not in str(exc):
+            raise UserError(str(exc)) from exc
         of_csv = "of a CSV make one: sqlite3 NEW.db '.import --csv FILE.csv TABLE'"
         place = f"a SQLite file ({of_csv}), or a URL such as duckdb:///FILE"
         raise UserError(f"{exc}; here DATABASE is {place}") from exc
     if not readable:
-        raise UserError(f"database {database}: no table with rows can be read; fill one, or name it with --table")
+        virtual = "copy a virtual one (FTS5 and others): CREATE TABLE NEW AS SELECT * FROM OLD"
+        raise UserError(
+            f"database {database}: no table with rows can be read; fill one, name it (--table), or {virtual}"
+        )
     known = {(table.name, column.name) for table in readable for column in table.columns}
     known_links = [link for link in links if link.own_ends <= known and link.parent_ends <= known]
     return Schema(tables=tuple(_said(readable, language)), links=tuple(known_links), dialect=config.dialect)

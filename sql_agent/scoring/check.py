@@ -24,6 +24,7 @@ from sql_agent.scoring.scorers import (
     length_penalty,
     llm,
     math,
+    no_yardstick,
     offline_kind,
     overlong_penalty,
     reference,
@@ -127,10 +128,33 @@ def why_unusable(name: str, context: ScoringContext | None) -> str:
     return requirement(context) if requirement and context else ""
 
 
+def useless_queries(questions: Sequence[Question], context: ScoringContext) -> str:
+    """For people, how many rows have a reference query that fails, finds nothing or too much, and what is wrong with
+    the first; "" where none has. Raises DatabaseFault."""
+    sampled = _sampled(questions)
+
+    async def reasons() -> list[str]:
+        found = []
+        for question in sampled:
+            database = context.of(question.agent).database_of(question.db_id)
+            results = [await database.query(sql) for sql in question.sql] if database else []
+            why = next(filter(None, map(no_yardstick, results)), "")
+            found += [f"{question.id}: {why}"] if why else []
+        return found
+
+    found = asyncio.run(reasons())
+    told = f"the reference SQL of {len(found)} of {len(sampled)} rows fails, finds nothing or too much"
+    return f"{told}; {found[0]}" if found else ""
+
+
+def _sampled(questions: Sequence[Question]) -> Sequence[Question]:
+    return questions[:: max(1, len(questions) // SAMPLED_ROWS)]
+
+
 def offline_kinds(questions: Sequence[Question], context: ScoringContext) -> str:
     """For people, how rows are graded that the offline judge gets; "" where it gets none. Reference queries run."""
     judged = []
-    for question in questions[:: max(1, len(questions) // SAMPLED_ROWS)]:
+    for question in _sampled(questions):
         of_agent = context.of(question.agent)
         scorers = [SCORERS.get(term.scorer) for term in of_agent.terms_for(question.scorer)]
         if judge in scorers and not of_agent.llm:

@@ -193,7 +193,7 @@ async def _by_results(
         return Score(unscored=NO_DATABASE, explanation=f"the scorer {name} needs a database, and none is open")
     dialect = database.dialect
     wanted = [await database.query(sql) for sql in question.sql]
-    if problem := next(filter(None, map(_no_yardstick, wanted)), ""):
+    if problem := next(filter(None, map(no_yardstick, wanted)), ""):
         return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")
     schema = await asyncio.to_thread(database.schema)
     names = {name.lower() for table, columns in schema.items() for name in (table, *columns)}
@@ -218,7 +218,7 @@ sql_result = scorer("sql_result")(partial(_by_results, "sql_result", same_result
 sql_partial = scorer("sql_partial")(partial(_by_results, "sql_partial", nearness))
 
 
-def _no_yardstick(result: QueryResult) -> str:
+def no_yardstick(result: QueryResult) -> str:
     """Why a reference result cannot be compared with, or ""."""
     if result.error or result.rows:
         return result.error or (f"more than {MAX_RESULT_ROWS} rows" if result.truncated else "")

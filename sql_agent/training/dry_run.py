@@ -28,7 +28,7 @@ from sql_agent.agent.grading import scoring_of
 from sql_agent.config import AgentTree, TrainConfig, TrainerConfig, agents_of, flatten
 from sql_agent.errors import Fault
 from sql_agent.records import Question
-from sql_agent.scoring.check import check_judge, offline_kinds
+from sql_agent.scoring.check import check_judge, offline_kinds, useless_queries
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.models import check_model_folder, check_model_name, gpu_count
 from sql_agent.testing.server import chat_reply, openai_server
@@ -55,7 +55,8 @@ def dry_run(config: TrainConfig, terminal: Console, *, verl: bool = True) -> int
         played = [*rehearse(config, [*probed_questions, *val])]
         graded = offline_kinds(probed_questions, scoring)
         lines = [*arithmetic(config, scoring, n_train=len(train), n_val=len(val), steps=steps), *played]
-        lines += [f"the offline judge grades {graded}"] if graded else []
+        lines += [f"the offline judge grades {graded}; it reads sentences in English and Chinese"] if graded else []
+        lines += filter(None, [useless_queries(probed_questions, scoring)])
         lines += findings(probed(probed_questions, scoring))
     whole, base = config.logging.debug, flatten(TrainConfig().model_dump(mode="json"))
     show(terminal, "configuration", flatten(config.model_dump(mode="json")), base=base, whole=whole)

@@ -66,7 +66,7 @@ def silent_faults(
     if shared and (trainer.validate_first or trainer.validate_every > 0):
         yield (
             f"{len(shared)} of {len(val)} questions of data.val_file are in data.train_file too: validation "
-            "will look better than it is. Split the data with `python -m sql_agent.data.build --raw`"
+            "will look better than it is. Split the data with `agentgrpo data --raw FILE --out DIR`"
         )
     if unseen := sorted({q.agent for q in train} - {q.agent for q in val}):
         yield (

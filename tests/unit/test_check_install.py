@@ -22,7 +22,7 @@ check = import_module(str(SCRIPT))
 
 
 def run_script(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def by_component(text: str) -> dict[str, dict[str, str]]:
@@ -59,10 +59,8 @@ def test_this_environment_matches_the_lock() -> None:
 def test_what_a_run_loads_can_be_loaded_here() -> None:
     done = run_script(sys.executable, str(SCRIPT), "--json")
     rows = by_component(done.stdout)
-    found = {
-        name: rows[name]["note"] for name in ("torch", "verl", "agentlightning") if rows[name]["state"] != check.OK
-    }
-    assert not found
+    names = ["torch", "verl", "agentlightning", *(name for name in rows if name.startswith("vllm"))]
+    assert len(names) == 4 and not {name: rows[name]["note"] for name in names if rows[name]["state"] != check.OK}
 
 
 def test_the_table_shows_every_component() -> None:

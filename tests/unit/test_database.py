@@ -6,7 +6,9 @@ import asyncio
 import gc
 import multiprocessing
 import os
+import re
 import resource
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -448,6 +450,26 @@ def test_an_unusable_file_is_named_at_the_start_and_is_a_fault_later(
     with pytest.raises(DatabaseFault, match=f"medical.db: .*({says})"):
         database.query_sync(ANSWERABLE)
     assert workers() == []
+
+
+def test_what_is_said_of_wal_mode_helps_as_it_is_written(path: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "it's a folder"
+    folder.mkdir()
+    wal = path.rename(folder / "medical.db")
+    _wal(wal)
+    with open_database(wal) as database, pytest.raises(UserError) as refused:
+        database.check()
+    switch, copy = (shlex.split(part) for part in re.findall(r"sqlite3 .*?(?=; while|$)", str(refused.value)))
+    with closing(sqlite3.connect(wal)) as holder, closing(sqlite3.connect(wal)) as db:
+        holder.execute("BEGIN").execute("SELECT 1 FROM disease").fetchall()
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            db.execute(switch[2])
+        db.execute(copy[2].replace("COPY.db", str(tmp_path / "COPY.db")))
+    with closing(sqlite3.connect(switch[1])) as db:
+        db.execute(switch[2])
+    for file in (wal, tmp_path / "COPY.db"):
+        with open_database(file) as database:
+            database.check()
 
 
 def test_a_trigger_may_have_the_name_of_a_table(path: Path) -> None:

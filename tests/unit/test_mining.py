@@ -216,12 +216,28 @@ def test_chosen_tables_alone_are_read_and_others_refused(path: Path) -> None:
 
 def test_what_is_no_database_is_told(tmp_path: Path) -> None:
     (tmp_path / "x.db").write_text("no database, but a text that is long enough to look like one" * 9)
-    with pytest.raises(UserError, match="not a SQLite database"):
+    with pytest.raises(UserError, match="not a SQLite database.*of a CSV make one"):
         read_schema(str(tmp_path / "x.db"))
     with closing(sqlite3.connect(tmp_path / "empty.db")) as connection:
         connection.execute("CREATE TABLE t (x)")
     with pytest.raises(UserError, match="no table with rows"):
         read_schema(str(tmp_path / "empty.db"))
+    (tmp_path / "none.db").write_bytes(b"")
+    with pytest.raises(UserError, match="0 bytes; (?!.*CSV)"):  # the rest has a remedy of its own
+        read_schema(str(tmp_path / "none.db"))
+
+
+def test_virtual_tables_alone_are_refused_with_a_remedy_that_works(tmp_path: Path) -> None:
+    file = tmp_path / "notes.db"
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("CREATE VIRTUAL TABLE notes USING fts5 (title, body)")
+        connection.executemany("INSERT INTO notes VALUES (?, ?)", [(f"N{n}", f"text {n}") for n in range(9)])
+    with pytest.raises(UserError, match="virtual") as refused:
+        read_schema(str(file), tables=["notes"])
+    told = str(refused.value).rpartition(": ")[2]
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(told.replace("NEW", "pages").replace("OLD", "notes"))
+    assert [table.name for table in read_schema(str(file)).tables] == ["pages"]
 
 
 @pytest.mark.parametrize(

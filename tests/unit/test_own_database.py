@@ -18,7 +18,7 @@ from foundation.errors import UserError
 from sql_agent.config import DatabaseConfig, RewardConfig
 from sql_agent.records import Episode, Evidence, Question, SqlCall
 from sql_agent.scoring.build import build_context
-from sql_agent.scoring.check import check_scorers, needs_answer, offline_kinds
+from sql_agent.scoring.check import check_scorers, needs_answer, offline_kinds, useless_queries
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.scoring.reward import score
 from sql_agent.scoring.scorers import offline_kind
@@ -99,7 +99,18 @@ def test_the_plan_tells_the_choice(context: ScoringContext, database: Path, tmp_
     sets = [f"database.path={database}", 'database.tables=["books"]', 'logging.trackers=["console"]']
     config = resolve_config(train_flags(*flags, *(part for one in sets for part in ("--set", one))))
     assert dry_run(config, Console(file=text, soft_wrap=True, highlight=False)) == 0
-    assert "the offline judge grades of 40 rows: 40 by the number in the answer" in text.getvalue()
+    told = "of 40 rows: 40 by the number in the answer; it reads sentences in English and Chinese"
+    assert f"the offline judge grades {told}" in text.getvalue()
+
+
+def test_reference_queries_that_are_of_no_use_are_counted(context: ScoringContext) -> None:
+    fails, finds_none = (
+        PAGES.model_copy(update={"id": name, "answer": "1847", "sql": [f"SELECT {column} FROM books WHERE id = 9"]})
+        for name, column in (("fails", "page"), ("finds-none", "pages"))
+    )
+    assert useless_queries([PAGES, PAGES_ZH], context) == ""
+    told = useless_queries([PAGES, fails, finds_none], context)
+    assert told.startswith("the reference SQL of 2 of 3 rows fails, finds nothing or too much; fails: no such column")
 
 
 SHELF = Question(id="5", question="书架上有哪些书？", sql=["SELECT title FROM books"])

@@ -198,9 +198,12 @@ def test_columns_that_are_read_are_not_named(tmp_path: Path, caplog: pytest.LogC
     [
         ("id,question\na,b,c\n", "row 1 has not as many cells"),
         ("id,question\na\n", "row 1 has not as many cells"),
+        ("id;question\na;b, c\n", "by ';'; save the file with commas"),
+        ("\ufeffid\tquestion\na\tb\n", "save the file with commas"),
         ('id,question\na,"b\n', "not a CSV file"),
         ("id,questions\na,b\n", "rename it to `question`"),
         ("id,question\n", "the file has no rows"),
+        ("", "the file has no rows"),
     ],
 )
 def test_a_broken_csv_is_told(tmp_path: Path, text: str, told: str) -> None:
