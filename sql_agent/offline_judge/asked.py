@@ -20,9 +20,9 @@ from sql_agent.offline_judge.clauses import SENTENCE_END, joined, texts_of, unde
 from sql_agent.offline_judge.doubts import is_frame
 from sql_agent.offline_judge.echoes import ways_to_say
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
-from sql_agent.offline_judge.normal import normalise
-from sql_agent.offline_judge.sections import ASK_END, ASKING, JOINT, Cell, Fact, Item, Record, means
 from sql_agent.offline_judge.naming import MAX_NAME, names_row, translated
+from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.sections import ASK_END, JOINT, Cell, Fact, Item, Record, means
 from sql_agent.offline_judge.slots import COMMON, content, is_form, stem
 from sql_agent.offline_judge.tables import rows, ties
 

@@ -40,9 +40,9 @@ MIN_OWN_CHARS = 4
 
 @dataclass(frozen=True)
 class Exam:
-    """What is asked; words are spelt. `names` (read by `callers`) tell sections apart, `of_things` are those of one row, `rows` the row of each section, those of `labels` only where a
-    clause begins; `wholes` are texts of many facts, `own` the reference's clauses, `prose` what it says in other words
-    (its texts -> what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns
+    """What is asked; words are spelt. `names` (read by `callers`) tell sections apart, those of `labels` only where a
+    clause begins, and those `of_things` rows; `rows` are the rows of sections; `wholes` are texts of many
+    facts, `own` the reference's clauses, `prose` what it says in other words (its texts -> what is its own in them), `axes` are what a cell ties together (its labels, the rows and the columns
     of its tables: a heading -> the items under it), `headings` all of these; `items` are the facts and, found by
     `beside`, what else the evidence says; `compares`: it asks how things differ; `is_verdict`: yes or no is asked,
     `verdict` is which of them; `times` counts how often the evidence says a word, `texts` are its cells, `lexicon`
@@ -275,7 +275,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
 
 
 def _verdict(question: str, reference: str, facts: Sequence[Fact], names: Collection[str]) -> bool | None:
-    """The yes or no of the reference, without what sends the reader to somebody; where it has none, that of the facts."""
+    """The yes or no of the reference, without what sends the reader to somebody; else that of the facts."""
     texts = (without_offers(reference, lambda _: False), "\n".join(fact.forms[0] for fact in facts))
     told = (verdicts.wanted(question, text, names) for text in texts if text)
     return next((one for one in told if one is not None), None)
@@ -298,4 +298,3 @@ def _others(record: Record, facts: Sequence[Fact]) -> list[Fact]:
     told = {(fact.section, form) for fact in facts for form in fact.forms}
     items = {(n, item): above for n, items in enumerate(record) for above, item in items if (n, item) not in told}
     return [Fact((item, f"{above}:{item}") if above else (item,), n) for (n, item), above in items.items()]
-

@@ -9,6 +9,7 @@ denies, doubts, permits or counts anything else is layout. Not covered: a captio
 from __future__ import annotations
 
 import re
+
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FREE, LONGEST, PERMITS
 from sql_agent.offline_judge.echoes import JUDGING
 from sql_agent.offline_judge.lexicon import Lexicon, tokens
@@ -17,16 +18,19 @@ from sql_agent.offline_judge.verdicts import DENIES, STOPS
 from sql_agent.offline_judge.words import phrases
 from sql_agent.words.meanings import is_chinese_word, is_english, is_measure, is_person, is_plain_verb
 
-JOINTS_EN = """then next finally lastly afterwards thereafter subsequently meanwhile both plus note that whose where which
-who you your or but"""
-JOINTS_ZH = "但 但是 应 应该 须 需 需要 见 再 然后 最后 从 到 于 系 由 将 把 在 有 还 就 以 之 与 给 对 其 着 者 这 该 此 各 每"
+JOINTS_EN = """then next finally lastly afterwards thereafter subsequently meanwhile both plus note that whose where
+which who you your or but"""
+JOINTS_ZH = (
+    "但 但是 应 应该 须 需 需要 见 再 然后 最后 从 到 于 系 由 将 把 在 有 还 就 以 之 与 给 对 其 着 者 这 该 此 各 每"
+)
 CLAIMS = re.compile(rf"{JUDGING.pattern}|{DENIALS.pattern}|{DOUBTS.pattern}|{DENIES.pattern}|{STOPS.pattern}")
-HEAD = re.compile(r"^\|?(?P<head>[^\n]*)\n\|?[ :]*-{2,}[-:| ]*$", re.MULTILINE)  # a table's first line
+HEAD = re.compile(r"^\|?(?P<head>[^\n]*)\n\|?[ :]*-[-:| ]*$", re.MULTILINE)  # a table's first line
 CELL = re.compile(r"[^|\n]+")
 LABEL = re.compile(  # of a line or a row, or before a colon
     r"(?:^|(?<=\n))\|?(?P<of_line>[^\n|:;。·—–]{1,40})(?=[:·—–]|\||\n[^\n|])|(?<=[;。])(?P<label>[^\n|:;。]{1,40})(?=:)"
 )
-SIZES = {word: str(n) for n, word in enumerate("one two three four five six seven eight nine ten".split(), 1)}
+NUMBERS = "one two three four five six seven eight nine ten"
+SIZES = {word: str(n) for n, word in enumerate(NUMBERS.split(), 1)}
 PLACE = re.compile(r"\d{1,2}")  # of a row
 COUNT = re.compile(rf"\d{{1,2}}|{'|'.join(SIZES)}")
 MAX_WORDS, MAX_HAN = 3, 5
@@ -39,8 +43,8 @@ JOINTS = Lexicon(
 
 
 def is_joint(piece: str, behind: str, n_facts: int, question: str) -> bool:
-    """Whether a piece between facts joins them in words of grammar and plain verbs, says the question's words in another
-    form, or counts up to `n_facts` of something."""
+    """Whether a piece between facts joins them in words of grammar and plain verbs, says the question's words in
+    another form, or counts up to `n_facts` of something."""
     asked = [word for word in question.split() if word.isalpha() and len(word) > 2]
     if COUNT.fullmatch(piece):
         return _is_count(piece, behind, n_facts, asked)
@@ -55,7 +59,7 @@ def _is_joint(run: str, n_facts: int, asked: list[str]) -> bool:
 
 
 def _is_count(number: str, behind: str, n_facts: int, asked: list[str]) -> bool:
-    """Whether a number counts facts: before a Chinese measure word or what the question asks for, or at a label's end."""
+    """Whether a number counts facts: before a Chinese measure word or what is asked for, or at a label's end."""
     count = int(SIZES.get(number, number))
     following = re.match(r"[ )、]*(?:(:)|([a-z]+)|([\u4e00-\u9fff]))", behind)
     if not 0 < count <= n_facts or not following:
@@ -70,7 +74,7 @@ def _is_of(word: str, asked: list[str]) -> bool:
 
 
 def captions(text: str) -> list[tuple[int, int, bool]]:
-    """Where the captions of a text in normal form are, and which are cells of a table's head; labels where several are."""
+    """Where the captions of a text in normal form are, and which are in a table's head; labels where several are."""
     cells = (cell for head in HEAD.finditer(text) for cell in CELL.finditer(text, *head.span("head")))
     labels = [found.span("of_line" if found["of_line"] else "label") for found in LABEL.finditer(text)]
     return [(*cell.span(), True) for cell in cells] + [(*one, False) for one in labels if len(labels) >= ALIKE]

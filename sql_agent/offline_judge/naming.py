@@ -109,12 +109,14 @@ def _names_by_order(question: str, cells: Sequence[Cell], record: Record, names:
 
 
 def names_row(cell: Cell, question: str) -> bool:
-    """Whether a short cell of one clause has words of the question that its column has not; half of its words, where the
-    question says the column too."""
+    """Whether a short cell of one clause has words of the question that its column has not; half of its words, where
+    the question says the column too."""
     text = normalise(cell.text)
     words, told = content(text), content(text) & content(question)
     is_short = bool(cell.column) and len(tokens(text)) <= MAX_NAME and not re.search(r"[;。!?\n]", text.rstrip("。"))
-    return is_short and bool(told - content(cell.column)) and (cell.column not in question or 2 * len(told) >= len(words))
+    return (
+        is_short and bool(told - content(cell.column)) and (cell.column not in question or 2 * len(told) >= len(words))
+    )
 
 
 def translated(column: str, question: str) -> set[str]:

@@ -105,7 +105,7 @@ def ties(text: str, items: Callable[[str], list[str]]) -> tuple[list[Tie], list[
     return by_row, by_column
 
 
-def by_column(text: str, things: Collection[str], names: Collection[str]) -> str:
+def by_column(text: str, things: Collection[str], names: Collection[str] = ()) -> str:
     """`text` with each Markdown table that has names in two columns of its head told column by column, where they are
     names of `things`, and else with the head before each cell of a column."""
 
@@ -120,7 +120,10 @@ def by_column(text: str, things: Collection[str], names: Collection[str]) -> str
         elif sum(is_told := named(rows[0], names)) > 1:
             head = [f"{cell.strip()}: " if told else "" for cell, told in zip(rows[0], is_told, strict=True)]
             rows = [
-                [f"{one}{cell}" if re.search(r"\w", cell) else cell for one, cell in zip_longest(head, row, fillvalue="")]
+                [
+                    f"{one}{cell}" if re.search(r"\w", cell) else cell
+                    for one, cell in zip_longest(head, row, fillvalue="")
+                ]
                 for row in rows[1:]
             ]
         lines += [joint.join(row) for row in rows]

@@ -47,7 +47,8 @@ CLAUSE_END = re.compile(
     r"|\b(?:and|but) (?=(?:can(?:not)?|may|must|should|do|does|is|are|will|not|never|requires?|needs?)(?![a-z]))"
 )
 ASKED = re.compile(  # what asks which
-    r"哪(?:1|[一两2]?[个种款位者类])*|谁|\bwhich\b(?: one\b)?(?: of (?:the |these )?(?:two\b)?(?: [a-z]+(?=,))?)?|^is it\b"
+    r"哪1?[两2]?[个种款位者类]?|谁|^is it\b"
+    r"|\bwhich\b(?: one\b)?(?: of (?:the |these )?(?:two\b)?(?: [a-z]+(?=,))?)?"
 )
 CONDITION = re.compile(r"\W*(?:\b(?:if|when|unless|after|before|discard)\b|[若如])")
 MANY = 2  # denials, of which one may be a part of a name (不耐受)

@@ -29,6 +29,7 @@ from sql_agent.curation.queries import query_form
 from sql_agent.environment.server_worker import plain
 from sql_agent.environment.sql_tree import Forbidden, Rules
 from sql_agent.offline_judge.judge import grade
+from sql_agent.offline_judge.layout import captions
 from sql_agent.offline_judge.normal import UNSEEN, normalise
 from sql_agent.offline_judge.offers import without_sources
 from sql_agent.offline_judge.tables import by_column
@@ -65,6 +66,7 @@ def _table(text: str) -> str:
         (final_answer, "亿"),
         (spider_query, "/*a"),
         (_table, "|\n"),
+        *((captions, one) for one in ("-", "a:\n", "|-", "a|\n|-", "。a")),
         (code_key, "a--b."),
         (code_key, "-"),
         *((partial(without_sources, tells=lambda _: False), one) for one in ("\n", "?\n", "source\n", "(source: ")),
