@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import dropwhile, groupby
 from os.path import commonprefix
 
 from sql_agent.offline_judge import verdicts
@@ -22,7 +22,7 @@ from sql_agent.offline_judge.echoes import ways_to_say
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.naming import MAX_NAME, names_row, translated
 from sql_agent.offline_judge.normal import normalise
-from sql_agent.offline_judge.sections import ASK_END, JOINT, Cell, Fact, Item, Record, means
+from sql_agent.offline_judge.sections import ASK_END, ASKING, JOINT, Cell, Fact, Item, Record, means
 from sql_agent.offline_judge.slots import COMMON, content, is_form, stem
 from sql_agent.offline_judge.tables import rows, ties
 
@@ -82,12 +82,21 @@ def _of_columns(question: str, cells: Sequence[Cell], facts: list[Fact]) -> list
     named = named or {column for column in columns if not column.isascii() and means(question, column)}
     things = [normalise(cell.text) for cell in cells if names_row(cell, question)]
     things += [normalise(cell.row) for cell in cells]
-    parts = [part for one in ASK_END.split(question) for part in JOINT.split(one) if content(part)]
-    tell = [any(_is_named(one, part) for one in named) for part in parts]
-    for part, is_column in list(zip(parts, tell, strict=True))[tell.index(True) + 1 if True in tell else 0 :]:
-        if not is_column and all(content(thing).isdisjoint(content(part)) for thing in things):
-            return []
+
+    def names_none(part: str) -> bool:
+        return not any(_is_named(column, part) for column in named)
+
+    asking = [one for one in ASK_END.split(question) if ASKING.search(one)]
+    if len(asking) > 1 and any(map(names_none, asking)):
+        return []
+    parts = dropwhile(names_none, (part for one in ASK_END.split(question) for part in JOINT.split(one)))
+    if any(names_none(part) and content(part) and not _tells_of(things, part) for part in parts):
+        return []
     return [fact for fact in facts if cells[fact.section].column in named]
+
+
+def _tells_of(things: Sequence[str], part: str) -> bool:
+    return any(not content(thing).isdisjoint(content(part)) for thing in things)
 
 
 def _of_names(question: str, cells: Sequence[Cell]) -> set[str]:
