@@ -44,7 +44,7 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
         said = in_asked_form(without_process(whole, value), truth, asked)
         if is_told_of_another(said, reading.marked(said), value, capitalised(whole)):
             return 0.0
-    if not reading.order or not reading.is_clean:
+    if not reading.order or not reading.is_clean or reading.has_other_amount(whole):
         return 0.0
     return _share_of_values(truth, asked, reading)
 

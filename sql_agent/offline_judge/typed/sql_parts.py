@@ -25,7 +25,8 @@ CLAUSES = re.compile(
     rf"|\b{NAME} IS (?:NOT )?NULL\b"
 )
 CONDITION = re.compile(
-    rf"(?P<column>(?<![\w.<]){NAME})(?: ?==? ?(?P<value>{LITERAL})| (?:<=?|>=?|!=|<>|LIKE) {LITERAL}"
+    r"(?P<column>(?<![\w.<])[a-z_][\w.]{0,60})"
+    rf"(?: ?==? ?(?P<value>{LITERAL})| (?:<=?|>=?|!=|<>|LIKE) {LITERAL}"
     rf"| (?:BETWEEN|between) {LITERAL} (?:AND|and) {LITERAL})"
 )
 IDENTIFIER = re.compile(r"(?<![\w@./-])[A-Za-z][A-Za-z\d]*(?:_[A-Za-z\d]+)+(?:\.\w+)?(?![\w@/-])")
