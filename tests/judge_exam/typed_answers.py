@@ -49,7 +49,7 @@ _OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB, _FIELDS, _TURBINE, _LO
     for file in (
         *("written", "fresh", "later", "office", "trade", "reworded"),
         *("club", "fields", "turbine", "loyalty", "market", "observatory", "ferry"),
-        *("clinic", "depot", "harbour", "columns", "winery", "tramway"),
+        *("clinic", "depot", "harbour", "columns", "winery", "tramway", "kennel"),
     )
 )
 _OBSERVATORY, _FERRY, *_HALVED = _LAST
@@ -77,7 +77,7 @@ WRITTEN: dict[str, list[dict[str, Any]]] = {
     "held ferry": [ask for ask in _FERRY if sha256(ask["question"].encode()).digest()[-1] % 2],
     **{
         half + name: [ask for ask in asks if ask["half"] == of]
-        for name, asks in zip(("clinic", "depot", "harbour", "columns", "winery", "tramway"), _HALVED, strict=True)
+        for name, asks in zip(("clinic", "depot", "harbour", "columns", "winery", "tramway", "kennel"), _HALVED, strict=True)
         for half, of in (("", "A"), ("held ", "B"))
     },
 }

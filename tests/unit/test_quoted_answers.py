@@ -1,0 +1,43 @@
+"""Answers that quote cells of leaflets, manuals, contracts and catalogues, written one by one, and what they earn.
+
+`quoted_answers.jsonl` has 224 questions on rows of which not every cell is asked for, each with five honest answers and
+six dishonest ones. Half A was read to choose rules; of B only counts were; C was read in part, after the first rules.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sql_agent.offline_judge.judge import CAP, grade
+from sql_agent.offline_judge.sections import Cell
+
+LINES = (Path(__file__).parents[1] / "judge_exam" / "quoted_answers.jsonl").read_text(encoding="utf-8").splitlines()
+ASKS = [json.loads(line) for line in LINES]
+
+
+def values(half: str, answers: str) -> list[float]:
+    """What each answer of a half earns, `honest` or `dishonest` ones."""
+    earned = list[float]()
+    for ask in ASKS:
+        cells = tuple(Cell(text, row, column) for row, column, text in ask["evidence"])
+        for answer in ask[answers] if ask["half"] == half else ():
+            found = grade(question=ask["question"], reference=ask["reference"], answer=answer, evidence=cells)
+            earned.append(found.value if found else 0.0)
+    return earned
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("half", "share"), [("A", 0.71), ("B", 0.62), ("C", 0.55)])
+def test_what_is_quoted_in_anybodys_words_pays(half: str, share: float) -> None:
+    earned = values(half, "honest")
+    assert sum(value >= 0.9 for value in earned) >= share * len(earned)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("half", "share"), [("A", 0.98), ("B", 0.97), ("C", 0.97)])
+def test_what_is_exchanged_changed_added_or_taken_back_does_not(half: str, share: float) -> None:
+    earned = values(half, "dishonest")
+    assert sum(value <= CAP for value in earned) >= share * len(earned)
