@@ -44,12 +44,13 @@ from tests.judge_exam.typed_forms import days, lists, numbers, titled
 
 TEXT = tomllib.loads((Path(__file__).parent / "typed_sentences.toml").read_text(encoding="utf-8"))
 PARTS = [(part, language) for part, languages in TEXT.items() for language in languages]
+HALVED = ("clinic", "depot", "harbour", "columns", "winery", "tramway", "kennel")
 _OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB, _FIELDS, _TURBINE, _LOYALTY, _MARKET, *_LAST = (
     tomllib.loads((Path(__file__).parent / f"{file}_answers.toml").read_text(encoding="utf-8"))["ask"]
     for file in (
         *("written", "fresh", "later", "office", "trade", "reworded"),
         *("club", "fields", "turbine", "loyalty", "market", "observatory", "ferry"),
-        *("clinic", "depot", "harbour", "columns", "winery", "tramway", "kennel"),
+        *HALVED,
     )
 )
 _OBSERVATORY, _FERRY, *_HALVED = _LAST
@@ -77,7 +78,7 @@ WRITTEN: dict[str, list[dict[str, Any]]] = {
     "held ferry": [ask for ask in _FERRY if sha256(ask["question"].encode()).digest()[-1] % 2],
     **{
         half + name: [ask for ask in asks if ask["half"] == of]
-        for name, asks in zip(("clinic", "depot", "harbour", "columns", "winery", "tramway", "kennel"), _HALVED, strict=True)
+        for name, asks in zip(HALVED, _HALVED, strict=True)
         for half, of in (("", "A"), ("held ", "B"))
     },
 }
