@@ -107,7 +107,7 @@ def _of_names(question: str, cells: Sequence[Cell]) -> set[str]:
 def _is_named(column: str, question: str) -> bool:
     """Whether a question says a column: in its own words or what they are in Chinese, or half of them in any form."""
     own, words = content(column) - COMMON, content(question)
-    if any(one in question for one in (column, *translated(column, question))):
+    if any(spell(one) in spell(question) for one in (column, *translated(column, question))):
         return True
     told = [word for word in own if any(is_form(word, other) for other in words)]
     return column.isascii() and bool(own) and 2 * len(told) >= len(own)

@@ -115,7 +115,9 @@ def names_row(cell: Cell, question: str) -> bool:
     words, told = content(text), content(text) & content(question)
     is_short = bool(cell.column) and len(tokens(text)) <= MAX_NAME and not re.search(r"[;。!?\n]", text.rstrip("。"))
     return (
-        is_short and bool(told - content(cell.column)) and (cell.column not in question or 2 * len(told) >= len(words))
+        is_short
+        and bool(told - content(cell.column))
+        and (spell(cell.column) not in spell(question) or 2 * len(told) >= len(words))
     )
 
 
