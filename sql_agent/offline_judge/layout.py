@@ -16,7 +16,7 @@ from sql_agent.offline_judge.lexicon import Lexicon, tokens
 from sql_agent.offline_judge.slots import is_form
 from sql_agent.offline_judge.verdicts import DENIES, STOPS
 from sql_agent.offline_judge.words import phrases
-from sql_agent.words.meanings import is_chinese_word, is_english, is_measure, is_person, is_plain_verb
+from sql_agent.words.meanings import is_chinese_word, is_english, is_measure, is_person
 
 JOINTS_EN = """then next finally lastly afterwards thereafter subsequently meanwhile both plus note that whose where
 which who you your or but"""
@@ -37,13 +37,13 @@ MAX_WORDS, MAX_HAN = 3, 5
 ALIKE = 2  # labels at least
 JOINTS = Lexicon(
     {word for word in {*FREE.split(), *JOINTS_EN.split()} if word.isalpha() and not DENIALS.search(word)}
-    - {*PERMITS, "all", "total", "how", "many", "much"}
+    - {*PERMITS, *"all total how many much percent dollars euros pounds".split()}
     | {*phrases(JOINTS_ZH)}
 )
 
 
 def is_joint(piece: str, behind: str, n_facts: int, question: str) -> bool:
-    """Whether a piece between facts joins them in words of grammar and plain verbs, says the question's words in
+    """Whether a piece between facts joins them in words of grammar, says the question's words in
     another form, or counts up to `n_facts` of something."""
     asked = [word for word in question.split() if word.isalpha() and len(word) > 2]
     if COUNT.fullmatch(piece):
@@ -55,7 +55,7 @@ def _is_joint(run: str, n_facts: int, asked: list[str]) -> bool:
     words = [token[0] for token in tokens(run)]
     if COUNT.fullmatch(words[0]):
         return len(words) == 2 and _is_count(words[0], words[1], n_facts, asked)
-    return all(_is_of(word, asked) or (is_plain_verb(word) and not CLAIMS.search(word)) for word in words)
+    return all(_is_of(word, asked) for word in words)
 
 
 def _is_count(number: str, behind: str, n_facts: int, asked: list[str]) -> bool:

@@ -355,7 +355,7 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
     }
     least = floors.get(f"{part} {language}", 0.93)
     assert sum(value <= 0.1 for value in lies) >= least * len(lies)
-    least = {"columns": 0.95, "winery": 0.95, "tramway": 0.91, "kennel": 0.9}.get(part.removeprefix("held "), 1)
+    least = {"columns": 0.95, "winery": 0.95, "tramway": 0.88, "kennel": 0.9}.get(part.removeprefix("held "), 1)
     assert sum(value < 0.9 for value in parts) >= least * len(parts)
 
 
