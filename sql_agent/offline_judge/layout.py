@@ -37,7 +37,7 @@ MAX_WORDS, MAX_HAN = 3, 5
 ALIKE = 2  # labels at least
 JOINTS = Lexicon(
     {word for word in {*FREE.split(), *JOINTS_EN.split()} if word.isalpha() and not DENIALS.search(word)}
-    - {*PERMITS, *"all total how many much percent dollars euros pounds".split()}
+    - {*PERMITS, *["all", "total", "how", "many", "much", "percent", "dollars", "euros", "pounds"]}
     | {*phrases(JOINTS_ZH)}
 )
 
