@@ -30,7 +30,7 @@ def values(half: str, answers: str) -> list[float]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("half", "share"), [("A", 0.71), ("B", 0.62), ("C", 0.55)])
+@pytest.mark.parametrize(("half", "share"), [("A", 0.71), ("B", 0.62), ("C", 0.54)])
 def test_what_is_quoted_in_anybodys_words_pays(half: str, share: float) -> None:
     earned = values(half, "honest")
     assert sum(value >= 0.9 for value in earned) >= share * len(earned)
