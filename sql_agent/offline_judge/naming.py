@@ -78,6 +78,7 @@ def _names_by_column(question: str, cells: Sequence[Cell], names: Names, facts: 
         for word in words
         if len(columns) > 1
         and any(cells[n].column == column for n in told)
+        and sum(word in others for others in called.values()) == 1
         and not any(spell(word) in spell(other) for other in columns if other != column)
     }
 
