@@ -28,6 +28,7 @@ from sql_agent.offline_judge.tables import rows, ties
 
 LEADS = re.compile(  # to an item of a list, and say nothing of it
     r"^(?:(?:亦|也|还|并|以及|及|和|或)?(?:可|主要|适)?(?:用于|症见|见于|可见|表现为|包括)|(?:以及|及|和)(?=..)"
+    r"|(?:因为?|由于|所以|因此|故|但|而|且|或)(?=..)|(?:because|since|so|but|while)(?: of)? "
     r"|(?:and|or|also)(?: also)? (?:for )?(?:the )?"
     r"|(?:[\w-]+ ){1,4}(?:is|are) (?:indicated|used|recommended|contraindicated) (?:for|in|as)(?: the)?"
     r"(?: (?:treatment|management|relief) of)? )"

@@ -63,18 +63,18 @@ def choice(question: str, reference: str, cells: Sequence[Cell] = ()) -> Choice 
 
 def _named_by_rows(question: str, cells: Sequence[Cell]) -> tuple[str, str, tuple[str, ...]] | None:
     """What the question says of the names of two rows: the longest run of tokens that each has for itself."""
-    rows: dict[str, set[str]] = {}
+    rows: dict[str, list[str]] = {}
     for cell in cells:
         text = normalise(cell.text)
         if len(tokens(text)) <= MAX_WORDS:
-            rows.setdefault(cell.row, set()).add(text)
+            rows.setdefault(cell.row, []).append(text)
     asked = spell(question)
-    found: dict[str, set[str]] = {}
+    found: dict[str, list[str]] = {}
     for texts in rows.values():
         runs = [(run, text) for text in texts for run in _runs(text) if run in asked]
         if runs:
-            run, text = max(runs, key=lambda pair: len(pair[0]))
-            found.setdefault(run, set()).add(text)
+            run, text = max(runs, key=lambda pair: (pair[0] == spell(pair[1]), len(pair[0])))
+            found.setdefault(run, []).append(text)
     if len(found) != 2:
         return None
     first, second = found

@@ -15,7 +15,7 @@ from sql_agent.offline_judge.sections import Item
 from sql_agent.words.meanings import is_chinese_word
 
 SENTENCE_END = re.compile(r"[。!?\n]+|\.(?= |$)")
-ITEM_END = re.compile(r"[;,、|]+|(?<!\d)\.|\.(?!\d)")
+ITEM_END = re.compile(r"[;,、|]+|(?<!\d)\.|\.(?!\d)|(?<=\w) (?=because )")
 CLAUSE_END = re.compile(r"[,;:、。?!\n]")
 LABEL_END = re.compile(r"(?<!\d):|:(?!\d)|(?<=.)(?:表现为|症见)(?=.)")
 SHOWN = re.compile(r"((?:表现为|症见)[^;:。?!\n]*);")  # in one clause

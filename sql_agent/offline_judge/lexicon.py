@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 DENYING = re.compile(r"[不无未没勿否除]|非(?![诺洛布奈甾]|那[西雄吡])|\b(?:not?|never|none|without|except)\b")
-LAYOUT = frozenset(";,、。:\n|.-–—…·•/!_→ ")
+LAYOUT = frozenset(";,、。:\n|.-–—…·•◦●▪■□◆‣/!_→ ")
 LATIN = "a-z0-9\u00b5\u00df-\u03ff\u0400-\u04ff\u1e00-\u1eff"
 TOKEN = re.compile(rf"(?:(?<![{LATIN}])[-.](?=\d))?[{LATIN}]+(?:(?:(?<=\d)\.(?=\d)|-)[{LATIN}]+)*(?:%|°[a-z]*)?|[^\s]")
 

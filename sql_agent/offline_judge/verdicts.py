@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 
 from sql_agent.offline_judge.doubts import NO, YES
 from sql_agent.offline_judge.lexicon import DENYING, spell, tokens
-from sql_agent.offline_judge.slots import is_form
+from sql_agent.offline_judge.slots import COMMON, LIGHT, is_form, stem
 
 CLAUSES = r"[,;:、。.!?\n]"
 ASKS = re.compile(
@@ -51,7 +51,17 @@ ASKED = re.compile(  # what asks which
     r"|\bwhich\b(?: one\b)?(?: of (?:the |these )?(?:two\b)?(?: [a-z]+(?=,))?)?"
 )
 CONDITION = re.compile(r"\W*(?:\b(?:if|when|unless|after|before|discard)\b|[若如])")
+CLAUSE = re.compile(r"(?:[^,;:、。.!?\n|]|(?<=\d)[.,](?=\d))+(?=[,;:、。.!\n|]|$)")
+INTERROGATIVE = re.compile(r"[是能可] ?否|吗|([\u4e00-\u9fff]) ?[不没] ?\1|什么|^ ?(?:if|whether|why|what|how|when)\b")
+PERMITS = re.compile(
+    r"[能可会宜行准允得许]|需要|应该|适合|推荐|\b(?:can(?:not)?|may|must|should|might|would|will|needs?|needed|requires?|required"
+    r"|allowed|permitted|possible|recommended|suitable|all right|okay|ok|do|does|is|are|was|were)\b"
+)
 MANY = 2  # denials, of which one may be a part of a name (不耐受)
+SAYING = LIGHT | COMMON | frozenset("不允许可以适合推荐建议需要必属于能会宜行准得应该用吃服使做这样因此所以故而则再也就都还您你") | {
+    *map(stem, "not allowed permitted possible recommended required needed necessary suitable can cannot may must should"
+    " would might don doesn t so therefore thus hence no never all right okay ok".split())
+}
 VAGUE = frozenset("的了人者是有在和用") | {
     *re.findall("[a-z]+", "a an the of in on to be is are do does for at by it its with")
 }
@@ -71,6 +81,20 @@ def told(text: str, *, leads: bool = False) -> Iterator[tuple[int, int, bool]]:
     yield from ((found.start(), found.end(), found[1] is not None) for found in VERDICT.finditer(text))
 
 
+def repeated(text: str, question: str) -> Iterator[tuple[int, int, bool]]:
+    """(start, end, whether it is a yes) of each clause that says what the question asks, or the opposite of that, in its
+    words and those that permit alone: so they may not."""
+    asked = {stem(one[0]) for one in tokens(question)} | SAYING
+    asks = len(DENIES.findall(INTERROGATIVE.sub("", question))) % MANY
+    for found in CLAUSE.finditer(text):
+        clause = found[0]
+        words = {stem(one[0]) for one in tokens(clause)}
+        is_yes = len(DENIES.findall(clause)) % MANY == asks
+        is_echo = is_yes and text[found.end() :].startswith(":")
+        if words <= asked and PERMITS.search(clause) and not INTERROGATIVE.search(clause) and not is_echo:
+            yield *found.span(), is_yes
+
+
 def alone(question: str, reference: str) -> bool | None:
     """The yes or no that is all the reference of such a question says."""
     said = [(found.end() - found.start(), found[1] is not None) for found in VERDICT.finditer(reference)]
@@ -81,6 +105,7 @@ def alone(question: str, reference: str) -> bool | None:
 def wanted(question: str, reference: str, names: Collection[str]) -> bool | None:
     """What the reference says; `names` are no part of what is asked of them."""
     own = {is_yes for *_, is_yes in told(reference, leads=True)}
+    own = own or ({is_yes for *_, is_yes in repeated(reference, question)} if is_asked(question) else own)
     if own:
         return own.pop() if len(own) == 1 else None
     question = ASKED.sub(" ", re.sub(r"是否|吗$|([\u4e00-\u9fff])[不没]\1", r"\1", question))
