@@ -129,7 +129,7 @@ DATA = """
 subject subjects property properties attribute attributes finding findings key_facts particulars original line lines
 object category entity match hit moment 关键 特性 话 内部 获取 档案 剩下 服务 荣幸 时间 1次 1遍 1句 1条 1行 1下 1提 每行
 符合 条件 对象 注意 其余 介绍 命中 至此 为止 末了 紧接着 主体 类别 留意 1切 结构 余下 措施 科室 方案 步骤 综合 结合 归纳
-最新 able 现有 属于 相比之下 至于
+此时 这时 时 期限 情形 要求 规定 办法 写法 供 用 按 据 目 表 库 行 最新 able 现有 属于 相比之下 至于
 """
 # And of what follows the last quote: advice and offers.
 CLOSING = """
@@ -234,8 +234,8 @@ DEGREES = re.compile(r"\b(?:more|less|most|least|only|better|worse|safer|[a-z]{3
 UNIT = re.compile(r"[a-z]+|[\u4e00-\u9fff]+|\S")
 LONGEST = 5  # characters of a Chinese word
 _TALK, _DATA = {*phrases(TALK)} - PERMITS, {*phrases(DATA)}
-_AROUND = {*FREE.split(), *_TALK, *phrases(f"{GRAMMAR} {DATA} {PHRASES}"), "about"} - PERMITS
-_FRAME, _LAST = Lexicon(_AROUND), Lexicon({*_AROUND, *phrases(CLOSING)})
+AROUND = {*FREE.split(), *_TALK, *phrases(f"{GRAMMAR} {DATA} {PHRASES}"), "about"} - PERMITS
+_FRAME, _LAST = Lexicon(AROUND), Lexicon({*AROUND, *phrases(CLOSING)})
 _WHOLE = " ".join(one for one in TALK.split() if "_" in one or not one.isascii())  # says nothing with what denies in it
 _CHAT, _CLOSING = Lexicon(phrases(_WHOLE)), Lexicon(phrases(f"{_WHOLE} {CLOSING}"))
 
@@ -275,7 +275,7 @@ def _dictionary(text: str, *, is_last: bool) -> set[int]:
     is_personal = PERSONAL.search(text) is not None
     sends = is_last and SENDS.search(text) is not None
     leads = False  # to a word of talk
-    for start, end in reversed([*_words(text)]):
+    for start, end in reversed([*words_of(text)]):
         word = text[start:end]
         is_sure = not DOUBTS.search(word) and not DENIALS.search(word) and word not in PERMITS
         is_talk = is_sure and (is_of_talk(word) or (sends and is_person(word)))
@@ -288,7 +288,7 @@ def _dictionary(text: str, *, is_last: bool) -> set[int]:
     return places
 
 
-def _words(text: str) -> Iterator[tuple[int, int]]:
+def words_of(text: str) -> Iterator[tuple[int, int]]:
     """Latin words, and of Chinese the longest ones at each place that a dictionary has."""
     for found in UNIT.finditer(text):
         start = found.start()

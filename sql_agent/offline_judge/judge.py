@@ -30,6 +30,8 @@ from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.misquotes import is_misquoted
 from sql_agent.offline_judge.normal import UNSEEN, normalise
 from sql_agent.offline_judge.offers import without_offers, without_sources
+from sql_agent.offline_judge.remarks import CLAUSE_END as REMARK_END
+from sql_agent.offline_judge.remarks import is_glue, is_remark
 from sql_agent.offline_judge.sections import JOINT, Cell, Fact
 from sql_agent.offline_judge.slots import LIGHT, stem
 from sql_agent.offline_judge.tables import Told, by_column, is_torn
@@ -39,7 +41,7 @@ from sql_agent.records import AnswerType
 
 SENTENCE_ENDS = ".!?;\n。"
 SENTENCE_END, FRAME_END = re.compile(f"[{SENTENCE_ENDS}]"), re.compile(r"[:;,、\n]")
-LABEL_ENDS = re.compile(r"[^:;,。.?!|\n]{0,24}(?=[:|])")
+LABEL_ENDS = re.compile(r"[^:;,。.?!|\n]{0,24}?(?=[:|]|(?<![a-z])(?:are|is|includes?)(?![a-z])|[为是有]|包括)")
 PIECE = re.compile(r"(?:[^.!?;|\n。]|\.(?=\d))*(?:[^;\n。])")  # of what is unknown, to the end of its sentence or field
 CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
@@ -297,7 +299,9 @@ class _Reading:
         taken = {place for start, end, _ in own for place in range(start, end)}
         said = [one for one in verdicts.repeated(text, self._exam.question) if taken.isdisjoint(range(*one[:2]))]
         is_fact = [spell(text[start:end]) in self._exam.of_form for start, end, _ in said]
-        told = (one for one, fact in zip(said, is_fact, strict=True) if fact or not self._exam.tells(text[slice(*one[:2])]))
+        told = (
+            one for one, fact in zip(said, is_fact, strict=True) if fact or not self._exam.tells(text[slice(*one[:2])])
+        )
         return sorted([*own, *told])
 
     def _is_why(self, start: int, end: int) -> bool:
@@ -340,6 +344,7 @@ class _Reading:
         """What is unknown but in sentences, or beginnings of one that a fact ends, that say whence a quote is."""
         told = {*self._exam.of_form, *self._exam.wholes, *self._exam.prose}
         facts = [(start, end) for start, end, word in words if word in told]
+        quotes = [(start, end) for start, end, word in words if word in told or word in self._exam.beside]
         if not facts:
             return unknown
         pieces = (m.span() for start, end in unknown for m in PIECE.finditer(self._text, start, end))
@@ -366,7 +371,17 @@ class _Reading:
                 )
                 left += [] if is_free else unknown[sentence:stop]
                 sentence = stop
-        return left
+        return [one for one in left if not self._is_beside_facts(*one, quotes)]
+
+    def _is_beside_facts(self, start: int, end: int, facts: Sequence[tuple[int, int]]) -> bool:
+        """Whether what is unknown here is a remark, or glue between facts."""
+        begin = max((found.end() for found in REMARK_END.finditer(self._text, 0, start)), default=0)
+        ends = REMARK_END.search(self._text, end)
+        until = ends.start() if ends else len(self._text)
+        asked = {stem(word) for word in self._exam.question.split()}
+        if any(first < until and last > begin for first, last in facts):
+            return is_glue(self._text[start:end], asked)
+        return is_remark(self._text[begin:until], asked, max(self._n_counted, len({*self._exam.rows})))
 
     def _is_layout(self, start: int, end: int) -> bool:
         """Whether what is unknown here claims nothing: a label of the cell or of the answer's own, a joint, a count."""
@@ -464,7 +479,7 @@ class _Reading:
             self._told += [(heading, frozenset()) for *_, heading in exam.headings.read(word)[0]]
             self._tell(word, exam.beside.get(word, ()))
         named = self._name_by_heading(word) if word in exam.wholes or word in exam.of_form else self._named
-        if word in exam.labels and not self._is_heading(before, following):
+        if word in exam.labels and not self._is_heading(word, before, following):
             self._foreign.append(word.replace(" ", ""))
         is_owner = following in ("的", ":") and word in exam.question
         if not is_owner and word in exam.of_form:
@@ -503,11 +518,12 @@ class _Reading:
         is_whole = word in self._exam.wholes or sum(fact.section in sections for fact in self._exam.facts) == 1
         return named if is_whole else self._named
 
-    def _is_heading(self, before: str, following: str) -> bool:
+    def _is_heading(self, word: str, before: str, following: str) -> bool:
         """Whether a word between these begins a clause, or ends a line behind words of the question."""
         name = before[1 + max(before.rfind(sign) for sign in BEGINS) :].strip()
         is_list = all(not one.strip() or spell(one) in self._exam.names for one in JOINT.split(name))
-        return is_list or (following in ("\n", ":") and spell(name) in self._exam.question)
+        is_asked = spell(name) in self._exam.question or (following == ":" and word in self._exam.question)
+        return is_list or (following in ("\n", ":") and is_asked)
 
     def _told_of(self) -> frozenset[int] | None:
         """The sections that the names told so far leave, the last ones first: a drug's name, then a field's."""

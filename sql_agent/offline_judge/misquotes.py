@@ -14,7 +14,8 @@ from sql_agent.offline_judge.echoes import CLOSED
 from sql_agent.offline_judge.lexicon import DENYING, spell
 
 AROUND, MOST = 2, 4  # tokens on each side, and between
-JOINING = frozenset(word for phrase in CLOSED for word in spell(phrase).split())
+TELLING = "which that this these it reason reasons why rule advice note"  # whence, or why, what follows is
+JOINING = frozenset(word for phrase in (*CLOSED, TELLING) for word in spell(phrase).split())
 Run = tuple[str, ...]
 Between = dict[tuple[Run, Run], set[Run]]  # what stands before and behind -> what may stand between
 

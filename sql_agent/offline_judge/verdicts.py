@@ -58,10 +58,18 @@ PERMITS = re.compile(
     r"|allowed|permitted|possible|recommended|suitable|all right|okay|ok|do|does|is|are|was|were)\b"
 )
 MANY = 2  # denials, of which one may be a part of a name (不耐受)
-SAYING = LIGHT | COMMON | frozenset("不允许可以适合推荐建议需要必属于能会宜行准得应该用吃服使做这样因此所以故而则再也就都还您你") | {
-    *map(stem, "not allowed permitted possible recommended required needed necessary suitable can cannot may must should"
-    " would might don doesn t so therefore thus hence no never all right okay ok".split())
-}
+SAYING = (
+    LIGHT
+    | COMMON
+    | frozenset("不允许可以适合推荐建议需要必属于能会宜行准得应该用吃服使做这样因此所以故而则再也就都还您你")
+    | {
+        *map(
+            stem,
+            "not allowed permitted possible recommended required needed necessary suitable can cannot may must should"
+            " would might don doesn t so therefore thus hence no never all right okay ok".split(),
+        )
+    }
+)
 VAGUE = frozenset("的了人者是有在和用") | {
     *re.findall("[a-z]+", "a an the of in on to be is are do does for at by it its with")
 }

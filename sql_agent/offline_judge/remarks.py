@@ -1,0 +1,68 @@
+"""What stands beside quotes and is neither of a list nor a claim: a remark on the source, a wish, a verb between facts.
+
+A clause without a fact is a remark where it names the source and says of it what one does with sources, or wishes well.
+In a clause with facts a word or two of no thing, person, degree or judgement are glue. Guarantees: pure functions;
+nothing that denies, doubts, permits, counts or compares. Not covered: a verb that says another thing of a fact.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sql_agent.offline_judge.doubts import AROUND, DENIALS, DOUBTS, GRAMMAR, words_of
+from sql_agent.offline_judge.lexicon import tokens
+from sql_agent.offline_judge.layout import CLAIMS, COUNT, SIZES
+from sql_agent.offline_judge.slots import LIGHT, stem
+from sql_agent.words.meanings import is_chinese_word, is_english, is_general, is_of_talk, is_person, is_plain_verb
+
+CLAUSE_END = re.compile(r"[,;:、。.!?\n|](?!\d)")
+SOURCE = re.compile(
+    r"\b(?:tables?|rows?|records?|rules?|sections?|columns?|entr(?:y|ies)|leaflets?|catalogues?|labels?|sheets?|query|clauses?"
+    r"|fields?|paragraphs?|guide(?:book)?s?|manuals?|pages?|articles?|chapters?|database)\b"
+    r"|[表库栏行节条](?![\u4e00-\u9fff]?[格房])|条目|记录|字段|说明书|数据|资料|规定|词条"
+)
+WISH = re.compile(
+    r"\W*(?:(?:enjoy|have an?|have fun|happy|bon|good|play|stay|safe|all the best|thanks?|thank you)(?![a-z])|[祝愿]|感谢|谢谢|多谢|辛苦)"
+)
+COUNTED = re.compile(
+    rf"({COUNT.pattern})(?: ?[个条点步种类行项段][\u4e00-\u9fff]{{0,2}}| (?:[a-z]+ )?(?:things?|cases?|situations?|points?|items?"
+    r"|signs?|kinds?|types?|ways?|reasons?|rules?|steps?|rows?|records?|entries)(?![a-z]))"
+)
+NUMBERED = re.compile(rf"({SOURCE.pattern}) ?\d{{1,2}}(?![\d.])")
+MAX_WISH, MAX_NEW, MAX_GLUE = 8, 3, 2  # words, of two characters in Chinese
+
+
+def is_remark(clause: str, asked: set[str], n_facts: int) -> bool:
+    """Whether a clause without a fact, in normal form, says only what the source is or does, counts up to so many facts
+    in it, or wishes well."""
+    clause = COUNTED.sub(lambda one: " record " if 0 < int(SIZES.get(one[1], one[1])) <= n_facts else one[0], clause)
+    clause = NUMBERED.sub(r"\1", clause)
+    if CLAIMS.search(clause) or re.search(r"\d", clause):
+        return False
+    if WISH.match(clause) and len(tokens(clause)) <= MAX_WISH:
+        return True
+    new = _new(clause, asked)
+    return SOURCE.search(clause) is not None and _size(new) <= MAX_NEW and all(map(_is_light, new))
+
+
+def is_glue(text: str, asked: set[str]) -> bool:
+    """Whether words between facts say nothing by themselves."""
+    if CLAIMS.search(text) or re.search(r"[^\w\s'.-]|\d", text):
+        return False
+    new = _new(text, asked)
+    return _size(new) <= MAX_GLUE and all(map(_is_light, new))
+
+
+def _new(text: str, asked: set[str]) -> list[str]:
+    words = (text[start:end] for start, end in words_of(text))
+    return [one for one in words if re.search(r"\w", one) and one not in AROUND and stem(one) not in asked]
+
+
+def _size(words: list[str]) -> float:
+    return sum(1 if one.isascii() else len(one) / 2 for one in words)
+
+
+def _is_light(word: str) -> bool:
+    if not (is_english(word) if word.isascii() else is_chinese_word(word)) or is_person(word) or SOURCE.fullmatch(word):
+        return SOURCE.fullmatch(word) is not None
+    return is_of_talk(word) or is_plain_verb(word)
