@@ -25,6 +25,7 @@ from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.sections import ASK_END, ASKING, JOINT, Cell, Fact, Item, Record, means
 from sql_agent.offline_judge.slots import COMMON, content, is_form, stem
 from sql_agent.offline_judge.tables import rows, ties
+from sql_agent.offline_judge.words import COLUMNS
 
 LEADS = re.compile(  # to an item of a list, and say nothing of it
     r"^(?:(?:亦|也|还|并|以及|及|和|或)?(?:可|主要|适)?(?:用于|症见|见于|可见|表现为|包括)|(?:以及|及|和)(?=..)"
@@ -109,6 +110,8 @@ def _is_named(column: str, question: str) -> bool:
     """Whether a question says a column: in its own words or what they are in Chinese, or half of them in any form."""
     own, words = content(column) - COMMON, content(question)
     if any(spell(one) in spell(question) for one in (column, *translated(column, question))):
+        return True
+    if any(re.search(wanted, question) and re.search(called, column) for wanted, called in COLUMNS):
         return True
     told = [word for word in own if any(is_form(word, other) for other in words)]
     return column.isascii() and bool(own) and 2 * len(told) >= len(own)

@@ -479,7 +479,7 @@ class _Reading:
             self._told += [(heading, frozenset()) for *_, heading in exam.headings.read(word)[0]]
             self._tell(word, exam.beside.get(word, ()))
         named = self._name_by_heading(word) if word in exam.wholes or word in exam.of_form else self._named
-        if word in exam.labels and not self._is_heading(word, before, following):
+        if word in exam.labels and not self._is_heading(before, following):
             self._foreign.append(word.replace(" ", ""))
         is_owner = following in ("的", ":") and word in exam.question
         if not is_owner and word in exam.of_form:
@@ -518,12 +518,11 @@ class _Reading:
         is_whole = word in self._exam.wholes or sum(fact.section in sections for fact in self._exam.facts) == 1
         return named if is_whole else self._named
 
-    def _is_heading(self, word: str, before: str, following: str) -> bool:
+    def _is_heading(self, before: str, following: str) -> bool:
         """Whether a word between these begins a clause, or ends a line behind words of the question."""
         name = before[1 + max(before.rfind(sign) for sign in BEGINS) :].strip()
         is_list = all(not one.strip() or spell(one) in self._exam.names for one in JOINT.split(name))
-        is_asked = spell(name) in self._exam.question or (following == ":" and word in self._exam.question)
-        return is_list or (following in ("\n", ":") and is_asked)
+        return is_list or following == ":" or (following == "\n" and spell(name) in self._exam.question)
 
     def _told_of(self) -> frozenset[int] | None:
         """The sections that the names told so far leave, the last ones first: a drug's name, then a field's."""

@@ -15,6 +15,8 @@ from typing import Any
 
 DENYING = re.compile(r"[不无未没勿否除]|非(?![诺洛布奈甾]|那[西雄吡])|\b(?:not?|never|none|without|except)\b")
 LAYOUT = frozenset(";,、。:\n|.-–—…·•◦●▪■□◆‣/!_→ ")
+# Of grammar: they carry no fact.
+GRAMMAR = frozenset("的了是为在则和与及并而将把也都者就") | {*"a an the is are be of and it its this these".split()}
 LATIN = "a-z0-9\u00b5\u00df-\u03ff\u0400-\u04ff\u1e00-\u1eff"
 TOKEN = re.compile(rf"(?:(?<![{LATIN}])[-.](?=\d))?[{LATIN}]+(?:(?:(?<=\d)\.(?=\d)|-)[{LATIN}]+)*(?:%|°[a-z]*)?|[^\s]")
 
@@ -30,16 +32,18 @@ def spell(text: str) -> str:
 
 
 class Lexicon:
-    """A set of words as a tree of tokens; a word's spelling stands under "" where it ends."""
+    """A set of words as a tree of tokens; a word's spelling stands under "" where it ends. With `skips` words of grammar
+    may stand in a word, or be left out of it."""
 
-    def __init__(self, words: Iterable[str]) -> None:
+    def __init__(self, words: Iterable[str], *, skips: bool = False) -> None:
         self._root: dict[str, Any] = {}
+        self._bare: dict[str, Any] = {}  # without words of grammar
         for word in words:
-            node = self._root
-            for token in (spelling := spell(word)).split():
-                node = node.setdefault(token, {})
-            if node is not self._root:
-                node[""] = spelling
+            found = (spelling := spell(word)).split()
+            _grow(self._root, found, spelling)
+            bare = [token for token in found if token not in GRAMMAR]
+            if skips and len(bare) > 1:
+                _grow(self._bare, bare, spelling)
 
     def read(self, text: str, also: Lexicon | None = None) -> tuple[list[tuple[int, int, str]], list[tuple[int, int]]]:
         """(start, end, spelling) of each word; (start, end) of what is no word, no layout and no part of `also`."""
@@ -72,7 +76,24 @@ class Lexicon:
                 break
             if "" in node:
                 best = (i + 1, node[""])
+        node = self._bare
+        for i in range(start, len(spelt) if node else start):
+            if spelt[i] in GRAMMAR and node is not self._bare:
+                continue
+            node = node.get(spelt[i])
+            if node is None:
+                break
+            if "" in node and i + 1 > best[0]:
+                best = (i + 1, node[""])
         return best
+
+
+def _grow(root: dict[str, Any], found: Iterable[str], spelling: str) -> None:
+    node = root
+    for token in found:
+        node = node.setdefault(token, {})
+    if node is not root:
+        node.setdefault("", spelling)
 
 
 def pairs_of(*texts: str) -> Counter[str]:

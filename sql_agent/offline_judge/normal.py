@@ -32,11 +32,12 @@ ITEM_MARK = re.compile(
     r"|^[ \t]*[(（]\d{1,2}[)）](?=[ \t]*\S)"
     r"|^[ \t]*[•·◦●▪■□◆‣][ \t]*(?=\S)"
     r"|^[ \t]*(?:[-*+][ \t]+\[[ xX]\]|[A-Ha-h][.．、])[ \t]+(?=\S)"
-    r"|^[ \t]*(?:[(（][一二三四五六七八九十]{1,3}[)）]|[一二三四五六七八九十]{1,3}[、.．])",
+    r"|^[ \t]*(?:[*_]{2})?(?:[(（][一二三四五六七八九十]{1,3}[)）]|[一二三四五六七八九十]{1,3}[、.．])",
     re.MULTILINE,
 )
 CONNECTIVE = re.compile(  # before a sentence it counts like a mark
-    r"(?:^|(?<=[.;:!?] ))(?:first|second|third|next|final|last)(?:ly)?, "
+    r"(?:^|(?<=[。；;：:\n]))其[一二三四五六七八九十][，,、：:]"
+    r"|(?:^|(?<=[.;:!?] ))(?:first|second|third|next|final|last)(?:ly)?, "
     r"|(?:^|(?<=[.;:!?] ))(?:also|moreover|furthermore|besides|in addition|additionally), ",
     re.MULTILINE | re.IGNORECASE,
 )

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 
-from sql_agent.offline_judge.doubts import AROUND, DENIALS, DOUBTS, GRAMMAR, words_of
-from sql_agent.offline_judge.lexicon import tokens
+from sql_agent.offline_judge.doubts import AROUND, words_of
 from sql_agent.offline_judge.layout import CLAIMS, COUNT, SIZES
-from sql_agent.offline_judge.slots import LIGHT, stem
-from sql_agent.words.meanings import is_chinese_word, is_english, is_general, is_of_talk, is_person, is_plain_verb
+from sql_agent.offline_judge.lexicon import tokens
+from sql_agent.offline_judge.slots import stem
+from sql_agent.words.meanings import is_chinese_word, is_english, is_of_talk, is_person, is_plain_verb
 
 CLAUSE_END = re.compile(r"[,;:、。.!?\n|](?!\d)")
 SOURCE = re.compile(

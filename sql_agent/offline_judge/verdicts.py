@@ -65,8 +65,7 @@ SAYING = (
     | {
         *map(
             stem,
-            "not allowed permitted possible recommended required needed necessary suitable can cannot may must should"
-            " would might don doesn t so therefore thus hence no never all right okay ok".split(),
+            ["not", "allowed", "permitted", "possible", "recommended", "required", "needed", "necessary", "suitable", "can", "cannot", "may", "must", "should", "would", "might", "don", "doesn", "t", "so", "therefore", "thus", "hence", "no", "never", "all", "right", "okay", "ok"],
         )
     }
 )
