@@ -28,7 +28,7 @@ from sql_agent.offline_judge.tables import rows, ties
 from sql_agent.offline_judge.words import COLUMNS
 
 LEADS = re.compile(  # to an item of a list, and say nothing of it
-    r"^(?:(?:亦|也|还|并|以及|及|和|或)?(?:可|主要|适)?(?:用于|症见|见于|可见|表现为|包括)|(?:以及|及|和)(?=..)"
+    r"^(?:(?:亦|也|还|并|以及|及|和|或)?(?:可|主要|适)?(?:用于|症见|见于|可见|表现为|包括)|(?:以及|及|和|如)(?=..)"
     r"|(?:因为?|由于|所以|因此|故|但|而|且|或)(?=..)|(?:because|since|so|but|while)(?: of)? "
     r"|(?:and|or|also)(?: also)? (?:for )?(?:the )?"
     r"|(?:[\w-]+ ){1,4}(?:is|are) (?:indicated|used|recommended|contraindicated) (?:for|in|as)(?: the)?"
@@ -92,9 +92,14 @@ def _of_columns(question: str, cells: Sequence[Cell], facts: list[Fact]) -> list
     if len(asking) > 1 and any(map(names_none, asking)):
         return []
     parts = dropwhile(names_none, (part for one in ASK_END.split(question) for part in JOINT.split(one)))
-    if any(names_none(part) and content(part) and not _tells_of(things, part) for part in parts):
+    if any(names_none(part) and _says(part) and not _tells_of(things, part) for part in parts):
         return []
     return [fact for fact in facts if cells[fact.section].column in named]
+
+
+def _says(part: str) -> bool:
+    """Whether a part of a question has words that are no talk."""
+    return bool(content(part)) and not is_frame(part, [(0, len(part))], is_last=True)
 
 
 def _tells_of(things: Sequence[str], part: str) -> bool:

@@ -41,7 +41,7 @@ MIN_OWN_CHARS = 4
 @dataclass(frozen=True)
 class Exam:
     """What is asked; words are spelt. `names` (read by `callers`) tell sections apart, those of `labels` only where a
-    clause begins, and those `of_things` rows; `rows` are the rows of sections; `wholes` are texts of many facts, `own`
+    clause begins, and those `of_things` rows; `rows` and `columns` are those of sections; `wholes` are texts of many facts, `own`
     the reference's clauses, `prose` what it says in other words (its texts -> what is its own in them), `axes` are what
     a cell ties together (its labels, the rows and the columns of its tables: a heading -> the items under it),
     `headings` all of these; `items` are the facts and, found by `beside`, what else the evidence says; `compares`: it
@@ -55,6 +55,7 @@ class Exam:
     names: Names
     of_things: set[str]
     rows: list[str]
+    columns: list[str]
     callers: Lexicon
     labels: set[str]
     of_form: dict[str, list[int]]
@@ -250,6 +251,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         names={spell(name): sections for name, sections in names.items()},
         of_things={spell(name) for name, told in names.items() if len({row_of[n] for n in told}) == 1},
         rows=row_of,
+        columns=[cell.column for cell in cells] or [""] * len(record),
         callers=Lexicon(names),
         labels={spell(name) for name in (*names, *headings) if JUDGING.search(name)} - {*of_form},
         of_form=of_form,

@@ -37,6 +37,7 @@ from sql_agent.offline_judge.slots import LIGHT, stem
 from sql_agent.offline_judge.tables import Told, by_column, is_torn
 from sql_agent.offline_judge.typed import Truth, kind_of_texts, truth_of, typed_value
 from sql_agent.offline_judge.values import plain
+from sql_agent.offline_judge.words import COLUMNS
 from sql_agent.records import AnswerType
 
 SENTENCE_ENDS = ".!?;\n。"
@@ -297,7 +298,7 @@ class _Reading:
             return []
         own = [*verdicts.told(text, leads=True)]
         taken = {place for start, end, _ in own for place in range(start, end)}
-        said = [one for one in verdicts.repeated(text, self._exam.question) if taken.isdisjoint(range(*one[:2]))]
+        said = [one for one in verdicts.repeated(text, f"{self._exam.question} {' '.join(map(normalise, {*self._exam.rows}))}") if taken.isdisjoint(range(*one[:2]))]
         is_fact = [spell(text[start:end]) in self._exam.of_form for start, end, _ in said]
         told = (
             one for one, fact in zip(said, is_fact, strict=True) if fact or not self._exam.tells(text[slice(*one[:2])])
@@ -389,7 +390,7 @@ class _Reading:
         start += len(piece) - len(piece.lstrip(MARKS))
         piece = piece.strip(MARKS)
         asked = "" if self._exam.is_verdict else self._exam.question  # what a yes or no is asked of is no echo
-        if self._is_label(start, end) or is_joint(piece, self._text[start + len(piece) :], self._n_counted, asked):
+        if self._is_label(start, end) or self._is_column(start, end) or is_joint(piece, self._text[start + len(piece) :], self._n_counted, asked):
             return True
         is_known = any(spell(piece) in text for text in (self._exam.question, *self._exam.texts))
         return any(
@@ -419,6 +420,19 @@ class _Reading:
         following = self._words[after][2] if after < len(self._words) else ""
         told = [*self._exam.of_form.get(following, ()), *self._exam.beside.get(following, ())]
         return any(self._exam.items[i].section in sections for i in told)
+
+    def _is_column(self, start: int, end: int) -> bool:
+        """Whether a label stands here that asks for the column of the fact behind it."""
+        begin = max(self._text.rfind(sign, 0, start) + 1 for sign in BEGINS)
+        ends = LABEL_ENDS.match(self._text, end)
+        if not ends or self._text[ends.end() : ends.end() + 1] != ":":
+            return False
+        after = bisect_left(self._words, ends.end(), key=lambda word: word[0])
+        following = self._words[after][2] if after < len(self._words) else ""
+        facts = [*self._exam.of_form.get(following, ()), *self._exam.beside.get(following, ())]
+        columns = [self._exam.columns[self._exam.items[i].section] for i in facts]
+        label = self._text[begin : ends.end()]
+        return any(re.search(wanted, label) and any(re.search(called, one) for one in columns) for wanted, called in COLUMNS)
 
     def is_torn(self, axis: dict[str, frozenset[int]]) -> bool:
         """Whether facts of one cell are told of what others of them stand under."""

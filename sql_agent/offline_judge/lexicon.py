@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any
 
 DENYING = re.compile(r"[不无未没勿否除]|非(?![诺洛布奈甾]|那[西雄吡])|\b(?:not?|never|none|without|except)\b")
 LAYOUT = frozenset(";,、。:\n|.-–—…·•◦●▪■□◆‣/!_→ ")
 # Of grammar: they carry no fact.
-GRAMMAR = frozenset("的了是为在则和与及并而将把也都者就") | {*"a an the is are be of and it its this these".split()}
+GRAMMAR = re.compile(
+    r"(?<= )(?:本 品|该 药|患 者|病 人|主 要|出 现|[的了是为在则和与及并而将把也都者就所地会应要需须请可以时如等]|an?|the|is|are|be|been|being"
+    r"|and|of|its?|this|these|that|should|must|shall|will|also|you|your|their)(?= )"
+)
 LATIN = "a-z0-9\u00b5\u00df-\u03ff\u0400-\u04ff\u1e00-\u1eff"
 TOKEN = re.compile(rf"(?:(?<![{LATIN}])[-.](?=\d))?[{LATIN}]+(?:(?:(?<=\d)\.(?=\d)|-)[{LATIN}]+)*(?:%|°[a-z]*)?|[^\s]")
 
@@ -41,23 +44,24 @@ class Lexicon:
         for word in words:
             found = (spelling := spell(word)).split()
             _grow(self._root, found, spelling)
-            bare = [token for token in found if token not in GRAMMAR]
-            if skips and len(bare) > 1:
+            bare = GRAMMAR.sub("", spelling).split() if skips else []
+            if len(bare) > 1:
                 _grow(self._bare, bare, spelling)
 
     def read(self, text: str, also: Lexicon | None = None) -> tuple[list[tuple[int, int, str]], list[tuple[int, int]]]:
         """(start, end, spelling) of each word; (start, end) of what is no word, no layout and no part of `also`."""
         found = tokens(text)
         spelt = [match[0] for match in found]
+        light = _of_grammar(spelt) if self._bare else []
         known = bytearray(len(text))  # by the place where a token begins
         words: list[tuple[int, int, str]] = []
         after = 0
         for at in range(len(found)):
-            end, word = self._longest(spelt, at) if at >= after else (at, "")
+            end, word = self._longest(spelt, at, light) if at >= after else (at, "")
             if word:
                 words.append((found[at].start(), found[end - 1].end(), word))
                 after = end
-            end = max(end, also._longest(spelt, at)[0]) if also else end
+            end = max(end, also._longest(spelt, at, light)[0]) if also else end
             for match in found[at:end]:
                 known[match.start()] = 1
         strange = [list(run) for is_known, run in groupby(found, lambda m: known[m.start()]) if not is_known]
@@ -68,7 +72,7 @@ class Lexicon:
         _, left = self.read(text, also)
         return text[left[0][0] : left[-1][1]] if left else ""
 
-    def _longest(self, spelt: list[str], start: int) -> tuple[int, str]:
+    def _longest(self, spelt: list[str], start: int, light: list[bool]) -> tuple[int, str]:
         node, best = self._root, (start, "")
         for i in range(start, len(spelt)):
             node = node.get(spelt[i])
@@ -78,7 +82,7 @@ class Lexicon:
                 best = (i + 1, node[""])
         node = self._bare
         for i in range(start, len(spelt) if node else start):
-            if spelt[i] in GRAMMAR and node is not self._bare:
+            if light[i] and node is not self._bare:
                 continue
             node = node.get(spelt[i])
             if node is None:
@@ -86,6 +90,14 @@ class Lexicon:
             if "" in node and i + 1 > best[0]:
                 best = (i + 1, node[""])
         return best
+
+
+def _of_grammar(spelt: list[str]) -> list[bool]:
+    """Which tokens are words of grammar."""
+    text = f" {' '.join(spelt)} "
+    places = {place for found in GRAMMAR.finditer(text) for place in range(*found.span())}
+    starts = accumulate((len(token) + 1 for token in spelt[:-1]), initial=1)
+    return [start in places for start in starts] if spelt else []
 
 
 def _grow(root: dict[str, Any], found: Iterable[str], spelling: str) -> None:

@@ -25,7 +25,7 @@ WISH = re.compile(
     r"\W*(?:(?:enjoy|have an?|have fun|happy|bon|good|play|stay|safe|all the best|thanks?|thank you)(?![a-z])|[祝愿]|感谢|谢谢|多谢|辛苦)"
 )
 COUNTED = re.compile(
-    rf"({COUNT.pattern})(?: ?[个条点步种类行项段][\u4e00-\u9fff]{{0,2}}| (?:[a-z]+ )?(?:things?|cases?|situations?|points?|items?"
+    rf"({COUNT.pattern})(?: ?(?:方面|[个条点步种类行项段])[\u4e00-\u9fff]{{0,2}}| (?:[a-z]+ )?(?:things?|cases?|situations?|points?|items?"
     r"|signs?|kinds?|types?|ways?|reasons?|rules?|steps?|rows?|records?|entries)(?![a-z]))"
 )
 NUMBERED = re.compile(rf"({SOURCE.pattern}) ?\d{{1,2}}(?![\d.])")
