@@ -25,7 +25,7 @@ from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.sections import ASK_END, ASKING, JOINT, Cell, Fact, Item, Record, means
 from sql_agent.offline_judge.slots import COMMON, content, is_form, stem
 from sql_agent.offline_judge.tables import rows, ties
-from sql_agent.offline_judge.words import COLUMNS
+from sql_agent.offline_judge.words import AUDIENCES, COLUMNS
 
 LEADS = re.compile(  # to an item of a list, and say nothing of it
     r"^(?:(?:亦|也|还|并|以及|及|和|或)?(?:可|主要|适)?(?:用于|症见|见于|可见|表现为|包括)|(?:以及|及|和|如)(?=..)"
@@ -81,14 +81,15 @@ def _of_columns(question: str, cells: Sequence[Cell], facts: list[Fact]) -> list
     What names a row is of no such column."""
     columns = {cell.column for cell in cells} - _of_names(question, cells) - {""}
     named = {column for column in columns if _is_named(column, question)}
+    named = named or {column for column in columns if _is_related(column, question, AUDIENCES)}
     named = named or {column for column in columns if not column.isascii() and means(question, column)}
     things = [normalise(cell.text) for cell in cells if names_row(cell, question)]
     things += [normalise(cell.row) for cell in cells]
 
     def names_none(part: str) -> bool:
-        return not any(_is_named(column, part) for column in named)
+        return not any(_is_named(column, part) or _is_related(column, part, AUDIENCES) for column in named)
 
-    asking = [one for one in ASK_END.split(question) if ASKING.search(one)]
+    asking = [one for one in ASK_END.split(question) if ASKING.search(one) and _says(one)]
     if len(asking) > 1 and any(map(names_none, asking)):
         return []
     parts = dropwhile(names_none, (part for one in ASK_END.split(question) for part in JOINT.split(one)))
@@ -116,10 +117,14 @@ def _is_named(column: str, question: str) -> bool:
     own, words = content(column) - COMMON, content(question)
     if any(spell(one) in spell(question) for one in (column, *translated(column, question))):
         return True
-    if any(re.search(wanted, question) and re.search(called, column) for wanted, called in COLUMNS):
+    if _is_related(column, question, COLUMNS):
         return True
     told = [word for word in own if any(is_form(word, other) for other in words)]
     return column.isascii() and bool(own) and 2 * len(told) >= len(own)
+
+
+def _is_related(column: str, question: str, relations: Sequence[tuple[str, str]]) -> bool:
+    return any(re.search(wanted, question) and re.search(called, column) for wanted, called in relations)
 
 
 def _every_fact(record: Record, cells: Sequence[Cell]) -> list[Fact]:

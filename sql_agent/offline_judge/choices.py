@@ -23,6 +23,7 @@ ASKS = re.compile(
     r"哪(?!些)|还是|谁|\b(?:which|who)\b|(?:\bwhat\b|^(?:is|are|was|were|do|does|did|can|must|should|has|have|will)\b)(?=.*\bor\b)"
 )
 OF_TWO = re.compile(r"哪1?[两2]?[个种款位者类件家条]|谁|还是|\b(?:which|or)\b")  # one of things
+SEVERAL = re.compile(r"哪[几些]|\bwhich (?:ones|of these|\w+s are)\b")
 IS_IT = re.compile(r"^(?:is|was) it (?=.*\bor\b)")
 PLAIN = (  # two things and nothing else between signs
     re.compile(r"\bwhich(?: one)?, (?:the )?([^,;?]{1,60}?),? or (?:the )?([^,;?]{1,60}?),"),
@@ -50,7 +51,7 @@ class Choice(NamedTuple):
 def choice(question: str, reference: str, cells: Sequence[Cell] = ()) -> Choice | None:
     """None where the question is none of two things, or the reference chooses none of them, or both."""
     question = IS_IT.sub("which, ", question)
-    names = (_named_by_rows(question, cells) or _offered(question)) if ASKS.search(question) else None
+    names = (_named_by_rows(question, cells) or _offered(question)) if ASKS.search(question) and not SEVERAL.search(question) else None
     if not names:
         return None
     first, second, called = names

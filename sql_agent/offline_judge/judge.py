@@ -43,6 +43,7 @@ from sql_agent.records import AnswerType
 SENTENCE_ENDS = ".!?;\n。"
 SENTENCE_END, FRAME_END = re.compile(f"[{SENTENCE_ENDS}]"), re.compile(r"[:;,、\n]")
 LABEL_ENDS = re.compile(r"[^:;,。.?!|\n]{0,24}?(?=[:|]|(?<![a-z])(?:are|is|includes?)(?![a-z])|[为是有]|包括)")
+OWN_LABEL = re.compile(r"(?:^|[\n;。])([^\n:;。|]*[^\W\d][^\n:;。|\w]*)(?::|\n)\W*$")  # before a fact
 PIECE = re.compile(r"(?:[^.!?;|\n。]|\.(?=\d))*(?:[^;\n。])")  # of what is unknown, to the end of its sentence or field
 CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
@@ -263,10 +264,13 @@ class _Reading:
         for start, end, word in words:
             if "\n" in self._text[last:start] and len(self._ahead) > 1:  # a line of several names begins no row
                 self._ahead = []
+            if self._is_own_label(start):
+                self._told.append(("", frozenset()))
+                self._named = self._named if len({*exam.rows}) > 1 else []
             last = end
             self._is_shared = self._is_label(start, end)  # told before each of several items
             self._lead: slice | None = slice(after, start)  # what was told since the last fact, until one is
-            self._read(word, self._text[max(0, start - MAX_NAME_CHARS) : start], self._text[end : end + 1])
+            self._read(word, start, end)
             after = end if self._lead is None else after
         self._foreign += [self._text[start:end] for start, end in self._unframed(words, unknown)]
         self._foreign += ["other words in a quote"] * is_misquoted
@@ -434,6 +438,12 @@ class _Reading:
         label = self._text[begin : ends.end()]
         return any(re.search(wanted, label) and any(re.search(called, one) for one in columns) for wanted, called in COLUMNS)
 
+    def _is_own_label(self, start: int) -> bool:
+        """Whether what stands before a place is what the answer calls a part itself, which names none of the record."""
+        label = OWN_LABEL.search(self._text[max(0, start - MAX_NAME_CHARS) : start])
+        told = self._exam.callers.read(label[1])[0] + self._exam.headings.read(label[1])[0] if label else [()]
+        return not told
+
     def is_torn(self, axis: dict[str, frozenset[int]]) -> bool:
         """Whether facts of one cell are told of what others of them stand under."""
         tied = frozenset[int]().union(*axis.values())
@@ -473,8 +483,8 @@ class _Reading:
                 return True
         return False
 
-    def _read(self, word: str, before: str, following: str) -> None:
-        exam = self._exam
+    def _read(self, word: str, start: int, end: int) -> None:
+        exam, before, following = self._exam, self._text[max(0, start - MAX_NAME_CHARS) : start], self._text[end : end + 1]
         if word in exam.prose:
             self._prose.add((exam.prose[word], self._told_of()))
         if word in exam.wholes:  # of a cell that is quoted whole nothing is told under another heading of it
@@ -493,7 +503,7 @@ class _Reading:
             self._told += [(heading, frozenset()) for *_, heading in exam.headings.read(word)[0]]
             self._tell(word, exam.beside.get(word, ()))
         named = self._name_by_heading(word) if word in exam.wholes or word in exam.of_form else self._named
-        if word in exam.labels and not self._is_heading(before, following):
+        if word in exam.labels and not (self._is_heading(before, following) or self._is_column(start, end)):
             self._foreign.append(word.replace(" ", ""))
         is_owner = following in ("的", ":") and word in exam.question
         if not is_owner and word in exam.of_form:

@@ -6,7 +6,7 @@ Guarantees: pure functions. A name is a text in normal form -> the sections that
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sql_agent.offline_judge.clauses import ITEM_END, LABEL_END, SENTENCE_END
 from sql_agent.offline_judge.echoes import CLOSED, JUDGING
@@ -17,6 +17,7 @@ from sql_agent.offline_judge.slots import content
 from sql_agent.offline_judge.words import RELATIONS, phrases
 from sql_agent.words.meanings import in_chinese
 
+MIN_BEGINNING = 3  # characters of a Chinese name
 MAX_NAME = 12  # tokens of a cell that may name its row
 FORMER, LATTER = ("前者", "former", "the former"), ("后者", "latter", "the latter")
 
@@ -50,7 +51,7 @@ def _under_names(reference: str, asked: Lexicon) -> list[Item]:
 def _names_by_row(question: str, cells: Sequence[Cell]) -> Names:
     """What keys and short cells that the question tells of call their rows, where all rows have such names."""
     rows, asked = {cell.row for cell in cells}, Lexicon(parts(question))
-    called = {row: {normalise(row)} if re.search(r"[^\W\d]", row) else set[str]() for row in rows if row}
+    called = {row: {*_beginnings(normalise(row))} if re.search(r"[^\W\d]", row) else set[str]() for row in rows if row}
     naming = {cell.column for cell in cells if names_row(cell, question)}
     for cell in cells:
         text = normalise(cell.text)
@@ -65,6 +66,14 @@ def _names_by_row(question: str, cells: Sequence[Cell]) -> Names:
     if len(own) < 2 or not all(own.values()):
         return {}
     return {name: frozenset(n for n, cell in enumerate(cells) if cell.row == row) for row in own for name in own[row]}
+
+
+def _beginnings(name: str) -> Iterator[str]:
+    """A name, and what it is called in short: without words at its end."""
+    words = tokens(name)
+    sizes = range(len(words), (MIN_BEGINNING if words and not words[0][0].isascii() else 1) - 1, -1)
+    yield name
+    yield from (name[: words[size - 1].end()] for size in sizes)
 
 
 def _names_by_column(question: str, cells: Sequence[Cell], names: Names, facts: Sequence[Fact]) -> Names:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from os.path import commonprefix
 
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
-from sql_agent.words.meanings import is_chinese_word, same_meaning
+from sql_agent.words.meanings import is_chinese_word, is_of_talk, same_meaning
 
 PART_END = re.compile(  # no \b: beside Chinese there is no blank
     r"(?<!目)的|包括|(?<![存所现正])在|对比|比较|[2两]?个?(?:方面|角度)|[。?!:]|;(?!还有|以及)"
@@ -39,6 +39,7 @@ OF = re.compile(  # the columns stand before the things
     r"|[从就][^;。?]{2,40}(?:方面|角度|对比|比较)"
 )
 ASKS_FIRST = re.compile(r"^(?:[都还]?有|是)?(?:哪些|什么|怎[样么]|如何)")  # a thing
+ASKS_ONLY = re.compile(r"(?:怎么?样?|如何|怎样|什么|哪[些个里]?|多少|要|它|how|what|which|when|where|it)+")  # names nothing
 MIN_RUN_CHARS, MAX_RUN = 2, 24
 ASK_END = re.compile(  # between two questions
     r"(?:[?;]|\.(?!\d))\s*(?:and |also,? ?|而|那么?|(?:另外|此外|还有),?)?"
@@ -142,6 +143,7 @@ def means(thing: str, column: str) -> bool:
     """Whether a word of a text means one of a column's name."""
     words = [thing[i : i + n] for n in (2, 3, 4) for i in range(len(thing) - n + 1)]
     words = [one[0] for one in tokens(thing)] if thing.isascii() else [one for one in words if is_chinese_word(one)]
+    words = [one for one in words if not is_of_talk(one)]
     return any(same_meaning(*sorted((word, name))) for word in words for name in column.split())
 
 
@@ -170,10 +172,11 @@ def _asked_of(text: str, *, is_column: bool) -> str:
 
 def _ends(text: str, n: int, of: int) -> Iterator[str]:
     """The ends of the first thing, the beginnings of the last, of others the whole."""
-    found = tokens(text)[-MAX_RUN:] if not n else tokens(text)[:MAX_RUN]
-    starts = [token.start() for token in (found if not n else found[:1])]
-    ends = [token.end() for token in (found if n == of - 1 else found[-1:])]
-    return (run for start in starts for end in ends if len(run := text[start:end]) >= MIN_RUN_CHARS)
+    words = tokens(text)[-MAX_RUN:] if not n else tokens(text)[:MAX_RUN]
+    starts = [token.start() for token in (words if not n else words[:1])]
+    ends = [token.end() for token in (words if n == of - 1 else words[-1:])]
+    found = (run for start in starts for end in ends if len(run := text[start:end]) >= MIN_RUN_CHARS)
+    return (run for run in found if not ASKS_ONLY.fullmatch(run))
 
 
 def parts(text: str) -> Iterator[str]:

@@ -57,6 +57,7 @@ PERMITS = re.compile(
     r"[能可会宜行准允得许]|需要|应该|适合|推荐|\b(?:can(?:not)?|may|must|should|might|would|will|needs?|needed|requires?|required"
     r"|allowed|permitted|possible|recommended|suitable|all right|okay|ok|do|does|is|are|was|were)\b"
 )
+OPEN = re.compile(r"是否|尚[不未]|不[明详清]|\b(?:whether|unknown|not known)\b")
 MANY = 2  # denials, of which one may be a part of a name (不耐受)
 SAYING = (
     LIGHT
@@ -115,12 +116,13 @@ def wanted(question: str, reference: str, names: Collection[str]) -> bool | None
     own = own or ({is_yes for *_, is_yes in repeated(reference, question)} if is_asked(question) else own)
     if own:
         return own.pop() if len(own) == 1 else None
+    question = next((one for one in FIRST.split(SENTENCE_END.split(question)[0]) if ASKS.search(one.strip())), question)
     question = ASKED.sub(" ", re.sub(r"是否|吗$|([\u4e00-\u9fff])[不没]\1", r"\1", question))
     asked = [one[0] for one in tokens(question) if one[0] not in VAGUE]
     for name in names:
         question = question.replace(name, " ")
     asked = [one for one in asked if f" {one} " in spell(question)]
-    clauses = [clause for clause in CLAUSE_END.split(reference) if clause.strip() and not CONDITION.match(clause)]
+    clauses = [one for one in CLAUSE_END.split(reference) if one.strip() and not (CONDITION.match(one) or OPEN.search(one))]
     tail = asked[-1:] if re.search("[a-z]", "".join(asked[-1:])) else asked[-2:]
     about = [clause for clause in clauses if tail and _has("".join(tail), clause)]
     about = about or [clause for clause in clauses if {*STOPS.findall(clause)} & {*STOPS.findall(question)}]

@@ -41,13 +41,13 @@ RELATIONS = [  # how a question asks for one kind of thing, and how a sentence s
 
 
 COLUMNS = [  # how a question asks for a column, and what such columns are called
-    ("适应|适用|主治|[治管](?:什么|啥|哪)|用途|功效|作用|干(?:什么|啥)用|有(?:什么|啥)用", "适应|适用|主治|功能|用途|功效|作用"),
+    ("适应|适用|主治|[治管](?:什么|啥|哪)|用途|功效|(?<!副)作用|干(?:什么|啥)用|有(?:什么|啥)用", "适应|适用|主治|功能|用途|功效|作用"),
     (
         "[用吃服喝]法|用量|剂量|(?:怎么?样?|如何|怎样)(?:[^,;。?]{0,2})[吃喝服用冲涂抹敷打]|[每一1][次天日][吃服用]|几[片粒袋次]|[吃服用]多少",
         "用法|用量|剂量|服法|服用方法|使用方法",
     ),
     ("不良反应|副作用|副反应|不舒服|不适", "不良反应|副作用|副反应"),
-    ("禁|不(?:能|可以?|宜|该)[吃用服]|哪些人不|什么人不", "禁忌|禁用"),
+    ("禁|不(?:能|可以?|宜|该)使?[吃用服]|哪些人不|什么人不", "禁忌|禁用"),
     ("注意|当心|小心|留意", "注意|警示|警告|须知"),
     ("保存|贮藏|储存|存放|怎么放|放在?哪", "贮藏|保存|储存|存放"),
     ("有效期|保质期|放多久|过期", "有效期|保质期"),
@@ -100,6 +100,16 @@ COLUMNS = [  # how a question asks for a column, and what such columns are calle
     (r"\bcomplication", "complication"),
     (r"\bdiagnos|\btests?\b", "diagnosis|tests?|investigation"),
     (r"\bprognosis|\boutlook", "prognosis|outlook"),
+]
+
+
+AUDIENCES = [  # for whom, where nothing says what of them
+    ("怀孕|孕妇|妊娠|喂奶|哺乳", "孕|妊娠|哺乳"),
+    (r"小孩|孩子|儿童|宝宝|婴|小儿|(?<!\d)1?\d岁", "儿童|小儿"),
+    (r"老[人年]|岁数大|[6-9]\d岁", "老年"),
+    (r"\bpregnan|\bbreast-?feeding|\bnursing", "pregnan|lactation|breast|nursing"),
+    (r"\bchild|\bkids?\b|\binfant", "child|pa?ediatric"),
+    (r"\belderly|\bolder", "geriatric|elderly|older"),
 ]
 
 
