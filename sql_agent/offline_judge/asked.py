@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import dropwhile, groupby
+from itertools import groupby
 from os.path import commonprefix
 
 from sql_agent.offline_judge import verdicts
@@ -22,7 +22,7 @@ from sql_agent.offline_judge.echoes import ways_to_say
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.naming import MAX_NAME, names_row, translated
 from sql_agent.offline_judge.normal import normalise
-from sql_agent.offline_judge.sections import ASK_END, ASKING, JOINT, Cell, Fact, Item, Record, means
+from sql_agent.offline_judge.sections import ASK_END, Cell, Fact, Item, Record, means
 from sql_agent.offline_judge.slots import COMMON, content, is_form, stem
 from sql_agent.offline_judge.tables import rows, ties
 from sql_agent.offline_judge.words import AUDIENCES, COLUMNS
@@ -77,34 +77,39 @@ def asked_facts(
 
 
 def _of_columns(question: str, cells: Sequence[Cell], facts: list[Fact]) -> list[Fact]:
-    """Those of the columns that the question names; none where it names none, or a part of it asks for something else.
-    What names a row is of no such column."""
+    """Those of the columns that the question names, or asks for by what they are for, and of each part of it that names
+    none those whose cells have most of its words. What names a row is of no such column."""
     columns = {cell.column for cell in cells} - _of_names(question, cells) - {""}
-    named = {column for column in columns if _is_named(column, question)}
-    named = named or {column for column in columns if _is_related(column, question, AUDIENCES)}
-    named = named or {column for column in columns if not column.isascii() and means(question, column)}
-    things = [normalise(cell.text) for cell in cells if names_row(cell, question)]
-    things += [normalise(cell.row) for cell in cells]
-
-    def names_none(part: str) -> bool:
-        return not any(_is_named(column, part) or _is_related(column, part, AUDIENCES) for column in named)
-
-    asking = [one for one in ASK_END.split(question) if ASKING.search(one) and _says(one)]
-    if len(asking) > 1 and any(map(names_none, asking)):
-        return []
-    parts = dropwhile(names_none, (part for one in ASK_END.split(question) for part in JOINT.split(one)))
-    if any(names_none(part) and _says(part) and not _tells_of(things, part) for part in parts):
-        return []
+    named = set[str]()
+    unnamed = list[str]()
+    for ask in filter(_says, ASK_END.split(question)):
+        asked = {column for column in columns if _is_named(column, ask)}
+        asked = asked or {column for column in columns if _is_related(column, ask, AUDIENCES)}
+        asked = asked or {column for column in columns if not column.isascii() and means(ask, column)}
+        named |= asked
+        unnamed += [] if asked else [ask]
+    told = {column: _words(column) for column in columns - named}
+    for fact in facts if unnamed else ():
+        if (column := cells[fact.section].column) in told:
+            told[column] |= _words(" ".join(fact.forms))
+    names = [normalise(cell.text) for cell in cells if names_row(cell, question)]
+    things = _words("\n".join([*names, *(normalise(cell.row) for cell in cells)]))
+    for ask in unnamed:
+        named |= _nearest(_words(ask) - things, told)
     return [fact for fact in facts if cells[fact.section].column in named]
+
+
+def _nearest(asked: set[str], told: dict[str, set[str]]) -> set[str]:
+    """The one column that has most of what is asked; none where several have."""
+    shares = {one: len(asked & words) for one, words in told.items()}
+    most = max(shares.values(), default=0)
+    best = {one for one, share in shares.items() if share == most}
+    return best if most and len(best) == 1 else set()
 
 
 def _says(part: str) -> bool:
     """Whether a part of a question has words that are no talk."""
     return bool(content(part)) and not is_frame(part, [(0, len(part))], is_last=True)
-
-
-def _tells_of(things: Sequence[str], part: str) -> bool:
-    return any(not content(thing).isdisjoint(content(part)) for thing in things)
 
 
 def _of_names(question: str, cells: Sequence[Cell]) -> set[str]:

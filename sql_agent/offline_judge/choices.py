@@ -51,7 +51,11 @@ class Choice(NamedTuple):
 def choice(question: str, reference: str, cells: Sequence[Cell] = ()) -> Choice | None:
     """None where the question is none of two things, or the reference chooses none of them, or both."""
     question = IS_IT.sub("which, ", question)
-    names = (_named_by_rows(question, cells) or _offered(question)) if ASKS.search(question) and not SEVERAL.search(question) else None
+    names = (
+        (_named_by_rows(question, cells) or _offered(question))
+        if ASKS.search(question) and not SEVERAL.search(question)
+        else None
+    )
     if not names:
         return None
     first, second, called = names

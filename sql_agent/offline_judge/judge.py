@@ -302,7 +302,11 @@ class _Reading:
             return []
         own = [*verdicts.told(text, leads=True)]
         taken = {place for start, end, _ in own for place in range(start, end)}
-        said = [one for one in verdicts.repeated(text, f"{self._exam.question} {' '.join(map(normalise, {*self._exam.rows}))}") if taken.isdisjoint(range(*one[:2]))]
+        said = [
+            one
+            for one in verdicts.repeated(text, f"{self._exam.question} {' '.join(map(normalise, {*self._exam.rows}))}")
+            if taken.isdisjoint(range(*one[:2]))
+        ]
         is_fact = [spell(text[start:end]) in self._exam.of_form for start, end, _ in said]
         told = (
             one for one, fact in zip(said, is_fact, strict=True) if fact or not self._exam.tells(text[slice(*one[:2])])
@@ -394,7 +398,11 @@ class _Reading:
         start += len(piece) - len(piece.lstrip(MARKS))
         piece = piece.strip(MARKS)
         asked = "" if self._exam.is_verdict else self._exam.question  # what a yes or no is asked of is no echo
-        if self._is_label(start, end) or self._is_column(start, end) or is_joint(piece, self._text[start + len(piece) :], self._n_counted, asked):
+        if (
+            self._is_label(start, end)
+            or self._is_column(start, end)
+            or is_joint(piece, self._text[start + len(piece) :], self._n_counted, asked)
+        ):
             return True
         is_known = any(spell(piece) in text for text in (self._exam.question, *self._exam.texts))
         return any(
@@ -436,7 +444,9 @@ class _Reading:
         facts = [*self._exam.of_form.get(following, ()), *self._exam.beside.get(following, ())]
         columns = [self._exam.columns[self._exam.items[i].section] for i in facts]
         label = self._text[begin : ends.end()]
-        return any(re.search(wanted, label) and any(re.search(called, one) for one in columns) for wanted, called in COLUMNS)
+        return any(
+            re.search(wanted, label) and any(re.search(called, one) for one in columns) for wanted, called in COLUMNS
+        )
 
     def _is_own_label(self, start: int) -> bool:
         """Whether what stands before a place is what the answer calls a part itself, which names none of the record."""
@@ -484,7 +494,11 @@ class _Reading:
         return False
 
     def _read(self, word: str, start: int, end: int) -> None:
-        exam, before, following = self._exam, self._text[max(0, start - MAX_NAME_CHARS) : start], self._text[end : end + 1]
+        exam, before, following = (
+            self._exam,
+            self._text[max(0, start - MAX_NAME_CHARS) : start],
+            self._text[end : end + 1],
+        )
         if word in exam.prose:
             self._prose.add((exam.prose[word], self._told_of()))
         if word in exam.wholes:  # of a cell that is quoted whole nothing is told under another heading of it
@@ -516,9 +530,16 @@ class _Reading:
         elif exam.question not in word:  # the question again names nobody
             ends = [one for one in exam.of_form if word in exam.own and word.endswith(one)]
             fact = max(ends, key=len, default="")
-            self._name(word.removesuffix(fact))
+            if not self._is_of_another_row(word):
+                self._name(word.removesuffix(fact))
             if fact:
                 self._quote(fact, exam.of_form[fact])
+
+    def _is_of_another_row(self, word: str) -> bool:
+        """Whether a cell says this of its row with another row's name in it: the course that one must take before."""
+        rows = {self._exam.rows[self._exam.items[i].section] for i in self._exam.beside.get(word, ())}
+        named = [self._exam.names[name] for *_, name in self._exam.callers.read(word)[0] if name != word]
+        return bool(rows and named) and rows.isdisjoint(self._exam.rows[n] for sections in named for n in sections)
 
     def _name(self, text: str) -> None:
         """A label names what the names in it name, of several things the longest."""

@@ -39,7 +39,9 @@ OF = re.compile(  # the columns stand before the things
     r"|[从就][^;。?]{2,40}(?:方面|角度|对比|比较)"
 )
 ASKS_FIRST = re.compile(r"^(?:[都还]?有|是)?(?:哪些|什么|怎[样么]|如何)")  # a thing
-ASKS_ONLY = re.compile(r"(?:怎么?样?|如何|怎样|什么|哪[些个里]?|多少|要|它|how|what|which|when|where|it)+")  # names nothing
+ASKS_ONLY = re.compile(
+    r"(?:怎么?样?|如何|怎样|什么|哪[些个里]?|多少|要|它|how|what|which|when|where|it)+"
+)  # names nothing
 MIN_RUN_CHARS, MAX_RUN = 2, 24
 ASK_END = re.compile(  # between two questions
     r"(?:[?;]|\.(?!\d))\s*(?:and |also,? ?|而|那么?|(?:另外|此外|还有),?)?"

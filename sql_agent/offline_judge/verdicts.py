@@ -66,7 +66,37 @@ SAYING = (
     | {
         *map(
             stem,
-            ["not", "allowed", "permitted", "possible", "recommended", "required", "needed", "necessary", "suitable", "can", "cannot", "may", "must", "should", "would", "might", "don", "doesn", "t", "so", "therefore", "thus", "hence", "no", "never", "all", "right", "okay", "ok"],
+            [
+                "not",
+                "allowed",
+                "permitted",
+                "possible",
+                "recommended",
+                "required",
+                "needed",
+                "necessary",
+                "suitable",
+                "can",
+                "cannot",
+                "may",
+                "must",
+                "should",
+                "would",
+                "might",
+                "don",
+                "doesn",
+                "t",
+                "so",
+                "therefore",
+                "thus",
+                "hence",
+                "no",
+                "never",
+                "all",
+                "right",
+                "okay",
+                "ok",
+            ],
         )
     }
 )
@@ -122,7 +152,9 @@ def wanted(question: str, reference: str, names: Collection[str]) -> bool | None
     for name in names:
         question = question.replace(name, " ")
     asked = [one for one in asked if f" {one} " in spell(question)]
-    clauses = [one for one in CLAUSE_END.split(reference) if one.strip() and not (CONDITION.match(one) or OPEN.search(one))]
+    clauses = [
+        one for one in CLAUSE_END.split(reference) if one.strip() and not (CONDITION.match(one) or OPEN.search(one))
+    ]
     tail = asked[-1:] if re.search("[a-z]", "".join(asked[-1:])) else asked[-2:]
     about = [clause for clause in clauses if tail and _has("".join(tail), clause)]
     about = about or [clause for clause in clauses if {*STOPS.findall(clause)} & {*STOPS.findall(question)}]

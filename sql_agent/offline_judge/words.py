@@ -41,7 +41,10 @@ RELATIONS = [  # how a question asks for one kind of thing, and how a sentence s
 
 
 COLUMNS = [  # how a question asks for a column, and what such columns are called
-    ("适应|适用|主治|[治管](?:什么|啥|哪)|用途|功效|(?<!副)作用|干(?:什么|啥)用|有(?:什么|啥)用", "适应|适用|主治|功能|用途|功效|作用"),
+    (
+        "适应|适用|主治|[治管](?:什么|啥|哪)|用途|功效|(?<!副)作用|干(?:什么|啥)用|有(?:什么|啥)用",
+        "适应|适用|主治|功能|用途|功效|作用",
+    ),
     (
         "[用吃服喝]法|用量|剂量|(?:怎么?样?|如何|怎样)(?:[^,;。?]{0,2})[吃喝服用冲涂抹敷打]|[每一1][次天日][吃服用]|几[片粒袋次]|[吃服用]多少",
         "用法|用量|剂量|服法|服用方法|使用方法",
@@ -72,7 +75,10 @@ COLUMNS = [  # how a question asks for a column, and what such columns are calle
         "dos(?:e|age|ing)|administration|directions",
     ),
     (r"side.?effect|adverse|\breactions?\b", "side effect|adverse|reaction"),
-    (r"contraindicat|\bmust not|\bshould (?:not|n't)|\bshould avoid|\bnot (?:take|use)", "contraindication"),
+    (
+        r"contraindicat|\b(?:must|should|can|may)(?: \w+)? (?:not|n't)\b|\bcan ?['’]?t (?:take|use)|\bshould avoid|\bnot (?:take|use)",
+        "contraindication|do not use",
+    ),
     (r"\bwarn|precaution|careful|watch out", "warning|precaution|caution"),
     (r"\bstor(?:e|ed|age|ing)\b|\bkeep\b|\bkept\b", "storage|store"),
     (r"ingredient|\bmade (?:of|from)|\bcontain|composition", "ingredient|composition|material|contents"),
@@ -80,7 +86,7 @@ COLUMNS = [  # how a question asks for a column, and what such columns are calle
     (r"\bcosts?\b|\bprice|\bfees?\b|\bhow much (?:is|are|does)|\bcharge", "cost|price|fee|charge|tuition"),
     (r"^when\b|, when\b|\band when\b|\bwhat time|\bschedule|\bhours\b", "schedule|time|hours|dates?|when|day"),
     (r"\bwhere\b|\blocat(?:ed|ion)|\baddress\b", "location|where|address|room|venue|place"),
-    (r"prerequisite|\bbefore (?:taking|enrol|i can)", "prerequisite|requirement"),
+    (r"prerequisite|\bbefore (?:taking|enrol|i can)|\bbeforehand", "prerequisite|requirement"),
     (r"\bwarrant|\bguarantee", "warranty|guarantee"),
     (r"\bweigh|\bheavy\b", "weight"),
     (r"\bdimension|\bsize\b|\bhow (?:big|wide|tall|deep)\b", "dimension|size"),
@@ -88,7 +94,10 @@ COLUMNS = [  # how a question asks for a column, and what such columns are calle
     (r"\bclean|\bmaint|\bwash|\bcare for", "clean|maintenance|care|wash"),
     (r"\bcancel|\brefund", "cancel|refund"),
     (r"\breturn(?:s|ed|ing)?\b", "return"),
-    (r"\bwho (?:teaches|runs|leads|gives)|\binstructor|\blecturer|\bteacher", "instructor|teacher|lecturer|tutor|staff"),
+    (
+        r"\bwho (?:teaches|runs|leads|gives)|\binstructor|\blecturer|\bteacher",
+        "instructor|teacher|lecturer|tutor|staff",
+    ),
     (r"\bassess|\bgrad(?:e|ed|ing)\b|\bexam", "assess|grading|exam|evaluation"),
     (r"\bpopulation|\binhabitants|\bhow many people (?:live|are)", "population|inhabitants"),
     (r"\belevation|\baltitude|\bhow high", "elevation|altitude|height"),
