@@ -129,7 +129,7 @@ DATA = """
 subject subjects property properties attribute attributes finding findings key_facts particulars original line lines
 object category entity match hit moment 关键 特性 话 内部 获取 档案 剩下 服务 荣幸 时间 1次 1遍 1句 1条 1行 1下 1提 每行
 符合 条件 对象 注意 其余 介绍 命中 至此 为止 末了 紧接着 主体 类别 留意 1切 结构 余下 措施 科室 方案 步骤 综合 结合 归纳
-此时 这时 时 分 期限 情形 要求 规定 办法 写法 供 用 按 据 目 表 库 行 最新 able 现有 属于 相比之下 至于
+此时 这时 分 期限 情形 要求 规定 办法 写法 供 用 按 据 目 表 库 行 最新 able 现有 属于 相比之下 至于
 """
 # And of what follows the last quote: advice and offers.
 CLOSING = """

@@ -388,8 +388,11 @@ class _Reading:
         ends = REMARK_END.search(self._text, end)
         until = ends.start() if ends else len(self._text)
         asked = {stem(word) for word in self._exam.question.split()}
-        if any(first < until and last > begin for first, last in facts):
-            return is_glue(self._text[start:end], asked)
+        here = [(first, last) for first, last in facts if first < until and last > begin]
+        if here:
+            ends = [begin, *(place for fact in here for place in fact), until]
+            around = " # ".join(self._text[a:b] for a, b in zip(ends[::2], ends[1::2], strict=True))
+            return is_glue(self._text[start:end], around, asked)
         return is_remark(self._text[begin:until], asked, max(self._n_counted, len({*self._exam.rows})))
 
     def _is_layout(self, start: int, end: int) -> bool:

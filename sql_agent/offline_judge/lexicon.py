@@ -14,7 +14,7 @@ from itertools import accumulate, groupby
 from typing import Any
 
 DENYING = re.compile(r"[不无未没勿否除]|非(?![诺洛布奈甾]|那[西雄吡])|\b(?:not?|never|none|without|except)\b")
-LAYOUT = frozenset(";,、。:\n|.-–—…·•◦●▪■□◆‣/!_→ ")
+LAYOUT = frozenset(";,、。:\n|.-–—…·•/!_→ ")
 # Of grammar: they carry no fact.
 GRAMMAR = re.compile(
     r"(?<= )(?:本 品|该 药|患 者|病 人|主 要|出 现|[的了是为在则和与及并而将把也都者就所地会应要需须请可以时如等]|an?|the|is|are|be|been|being"

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 
-from sql_agent.offline_judge.doubts import AROUND, words_of
+from sql_agent.offline_judge.doubts import AROUND, DOUBTS, words_of
 from sql_agent.offline_judge.layout import CLAIMS, COUNT, SIZES
-from sql_agent.offline_judge.lexicon import tokens
+from sql_agent.offline_judge.lexicon import Lexicon, tokens
 from sql_agent.offline_judge.slots import stem
-from sql_agent.words.meanings import is_chinese_word, is_english, is_of_talk, is_person, is_plain_verb
+from sql_agent.offline_judge.words import RELATIONS, phrases
+from sql_agent.words.meanings import is_chinese_word, is_english, is_general, is_of_talk, is_person, is_plain_verb
 
 CLAUSE_END = re.compile(r"[,;:、。.!?\n|](?!\d)")
 SOURCE = re.compile(
@@ -29,6 +30,9 @@ COUNTED = re.compile(
     r"|signs?|kinds?|types?|ways?|reasons?|rules?|steps?|rows?|records?|entries)(?![a-z]))"
 )
 NUMBERED = re.compile(rf"({SOURCE.pattern}) ?\d{{1,2}}(?![\d.])")
+NAMED = re.compile(rf"(?:\b([a-z]+) |[摘取来出]自[\u4e00-\u9fff]{{0,5}})(?:{SOURCE.pattern})|[\u4e00-\u9fff]{{1,5}}表(?![\u4e00-\u9fff])")
+HAS = frozenset(map(stem, ["has", "have", "covers", "deals", "holds", "contains", "lists", "concerns", "applies", "matches"]))
+TELLING = Lexicon(word for _, says in RELATIONS for word in phrases(says))  # of what kind something is
 MAX_WISH, MAX_NEW, MAX_GLUE = 8, 3, 2  # words, of two characters in Chinese
 
 
@@ -36,18 +40,19 @@ def is_remark(clause: str, asked: set[str], n_facts: int) -> bool:
     """Whether a clause without a fact, in normal form, says only what the source is or does, counts up to so many facts
     in it, or wishes well."""
     clause = COUNTED.sub(lambda one: " record " if 0 < int(SIZES.get(one[1], one[1])) <= n_facts else one[0], clause)
-    clause = NUMBERED.sub(r"\1", clause)
+    clause = NAMED.sub(lambda one: one[0] if one[1] and is_general(one[1]) else " record ", NUMBERED.sub(r"\1", clause))
     if CLAIMS.search(clause) or re.search(r"\d", clause):
         return False
     if WISH.match(clause) and len(tokens(clause)) <= MAX_WISH:
         return True
     new = _new(clause, asked)
-    return SOURCE.search(clause) is not None and _size(new) <= MAX_NEW and all(map(_is_light, new))
+    is_of_source = all(SOURCE.fullmatch(one) or stem(one) in HAS or is_of_talk(one) for one in new)
+    return SOURCE.search(clause) is not None and _size(new) <= MAX_NEW and is_of_source
 
 
-def is_glue(text: str, asked: set[str]) -> bool:
-    """Whether words between facts say nothing by themselves."""
-    if CLAIMS.search(text) or re.search(r"[^\w\s'.-]|\d", text):
+def is_glue(text: str, around: str, asked: set[str]) -> bool:
+    """Whether words between facts say nothing by themselves; `around` are all those of the clause."""
+    if CLAIMS.search(text) or DOUBTS.search(around) or TELLING.read(text)[0] or re.search(r"[^\w\s'.-]|\d", text):
         return False
     new = _new(text, asked)
     return _size(new) <= MAX_GLUE and all(map(_is_light, new))
@@ -63,6 +68,5 @@ def _size(words: list[str]) -> float:
 
 
 def _is_light(word: str) -> bool:
-    if not (is_english(word) if word.isascii() else is_chinese_word(word)) or is_person(word) or SOURCE.fullmatch(word):
-        return SOURCE.fullmatch(word) is not None
-    return is_of_talk(word) or is_plain_verb(word)
+    is_word = is_english(word) if word.isascii() else is_chinese_word(word)
+    return is_word and not is_person(word) and (is_of_talk(word) or is_plain_verb(word))

@@ -143,7 +143,8 @@ def alone(question: str, reference: str) -> bool | None:
 def wanted(question: str, reference: str, names: Collection[str]) -> bool | None:
     """What the reference says; `names` are no part of what is asked of them."""
     own = {is_yes for *_, is_yes in told(reference, leads=True)}
-    own = own or ({is_yes for *_, is_yes in repeated(reference, question)} if is_asked(question) else own)
+    is_whole = is_asked(question)
+    own = own or ({is_yes for *_, is_yes in repeated(reference, question)} if is_whole else own)
     if own:
         return own.pop() if len(own) == 1 else None
     question = next((one for one in FIRST.split(SENTENCE_END.split(question)[0]) if ASKS.search(one.strip())), question)
@@ -156,9 +157,10 @@ def wanted(question: str, reference: str, names: Collection[str]) -> bool | None
         one for one in CLAUSE_END.split(reference) if one.strip() and not (CONDITION.match(one) or OPEN.search(one))
     ]
     tail = asked[-1:] if re.search("[a-z]", "".join(asked[-1:])) else asked[-2:]
-    about = [clause for clause in clauses if tail and _has("".join(tail), clause)]
+    half = [clause for clause in clauses if 2 * sum(_has(one, clause) for one in {*asked}) >= len({*asked})]
+    about = [one for one in (half if is_whole else clauses) if tail and _has("".join(tail), one)]
     about = about or [clause for clause in clauses if {*STOPS.findall(clause)} & {*STOPS.findall(question)}]
-    about = about or [clause for clause in clauses if 2 * sum(_has(one, clause) for one in {*asked}) >= len({*asked})]
+    about = about or half
     about = about or clauses * (len(clauses) == 1)
     shares = [sum(_has(one, clause) for one in {*asked}) for clause in about]
     best = [clause for clause, n in zip(about, shares, strict=True) if n and 2 * n >= max(shares)]
