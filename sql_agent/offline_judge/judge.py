@@ -250,7 +250,6 @@ class _Reading:
         self._told: list[tuple[str, frozenset[int]]] = []  # what was said, and the facts of one cell that it may be
         self._called: dict[int, set[str]] = {}  # section -> what stands before its facts and in the question
         self._is_right = False  # a yes or no was told that is the wanted one
-        self._answering: set[int] = set()  # facts that are this yes or no
         self._verdict = (0, 0)  # what stands behind it in its sentence
         self._text = self._without_verdicts(normalise(by_column(answer, exam.of_things, exam.names)))
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
@@ -282,11 +281,6 @@ class _Reading:
         """The text without its yes or no, if that is the right one; another is a lie."""
         left = list(text)
         for start, end, is_yes in self._verdicts(text):
-            fact = self._exam.of_form.get(spell(text[start:end]))
-            if fact:  # a fact that is a yes or no
-                self._is_right |= is_yes is self._exam.verdict
-                self._answering |= {*fact}
-                continue
             self._is_misplaced |= self._exam.verdict is not None and is_yes is not self._exam.verdict
             if is_yes is not self._exam.verdict:
                 self._foreign.append(text[start:end].strip())
@@ -302,16 +296,10 @@ class _Reading:
             return []
         own = [*verdicts.told(text, leads=True)]
         taken = {place for start, end, _ in own for place in range(start, end)}
-        said = [
-            one
-            for one in verdicts.repeated(text, f"{self._exam.question} {' '.join(map(normalise, {*self._exam.rows}))}")
-            if taken.isdisjoint(range(*one[:2]))
-        ]
-        is_fact = [spell(text[start:end]) in self._exam.of_form for start, end, _ in said]
-        told = (
-            one for one, fact in zip(said, is_fact, strict=True) if fact or not self._exam.tells(text[slice(*one[:2])])
-        )
-        return sorted([*own, *told])
+        asked = " ".join([self._exam.question, *map(normalise, {*self._exam.rows})])
+        said = [one for one in verdicts.repeated(text, asked) if taken.isdisjoint(range(*one[:2]))]
+        said = [one for one in said if not self._exam.tells(text[one[0] : one[1]])]
+        return sorted([*(one for one in own if spell(text[one[0] : one[1]]) not in self._exam.of_form), *said])
 
     def _is_why(self, start: int, end: int) -> bool:
         """Whether what stands here is said in one sentence with the right yes or no, in known words."""
@@ -650,7 +638,7 @@ class _Reading:
         facts = self._exam.facts
         coverage = max(sum(self._credit.values()) / len(facts), self._reworded())
         coverage = float(self._is_right) if self._exam.is_alone else coverage
-        coverage = 1.0 if self._is_right and self._credit.keys() - self._answering else coverage  # a yes or no, and why
+        coverage = 1.0 if self._is_right and self._credit else coverage  # a yes or no, and why
         value = _f1(coverage) if not self._foreign else self._distrusted(coverage)
         if self._exam.in_order and list(self._credit) != sorted(self._credit):
             value = min(value, SAME_WORDS)

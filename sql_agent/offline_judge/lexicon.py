@@ -89,7 +89,10 @@ class Lexicon:
                 break
             if "" in node and i + 1 > best[0]:
                 best = (i + 1, node[""])
-        return best
+        end, word = best
+        while end < len(light) and light[end] and word.endswith(f" {spelt[end]} "):  # the word's own last one
+            end += 1
+        return end, word
 
 
 def _of_grammar(spelt: list[str]) -> list[bool]:
