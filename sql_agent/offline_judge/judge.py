@@ -151,8 +151,9 @@ def _quoted(exam: Exam, question: str, reference: str, cells: Sequence[Cell], an
     truths = (normalise(reference), choices.of_rows(asked, cells))
     choice = next((found for text in truths if (found := choices.choice(asked, text, cells))), None)
     is_chosen = _chooses(exam, choice, asked, answer) if choice else None
-    if choice and is_chosen is None and all(choice.chosen in spell(fact.forms[0]) for fact in exam.facts):
-        is_chosen = False if choice.other in told else None  # beside the other a name alone is no answer
+    if choice and is_chosen is None and choice.other in told:  # beside the other a name alone is no answer
+        is_name = all(choice.chosen in spell(fact.forms[0]) for fact in exam.facts)
+        is_chosen = False if is_name or told.find(choice.other) < told.find(choice.chosen) else None
     if is_chosen is None:
         return quoted
     return every if is_chosen else replace(quoted, value=DENIED * quoted.value)
