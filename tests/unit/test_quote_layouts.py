@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -347,3 +348,21 @@ def test_what_stands_under_another_column_s_name_is_a_lie(language: str, layout)
         for n in range(1, len(row)):
             others = [*row.values()][n:] + [*row.values()][:n]
             assert paid(question, layout(dict(zip(row, others, strict=True))), cells) <= 0.1
+
+
+OVER = [
+    lambda name, texts: f"# {name}\n\n" + "\n".join(texts),
+    lambda name, texts: "\n".join(f"{name}: {text}" for text in texts),
+    lambda name, texts: f"| {name} |\n|---|\n" + "\n".join(f"| {text} |" for text in texts),
+    lambda name, texts: "| | |\n|---|---|\n" + "\n".join(f"| {name} | {text} |" for text in texts),
+]
+
+
+@pytest.mark.parametrize("layout", OVER)
+@pytest.mark.parametrize(("language", "name"), [("en", "aspirin"), ("en", "hoax"), ("zh", "阿司匹林"), ("zh", "沙漠")])
+def test_one_caption_over_all_that_is_told_is_no_order_in_it(layout, language: str, name: str) -> None:
+    asked, text = next(iter(ROW[language].items()))
+    question = f"What is the {asked} of the pika?" if language == "en" else f"槭树的{asked}是什么？"
+    texts = [f"{one}{text[-1]}" for one in re.split(r"\. |。", text.rstrip(".。"))]
+    assert paid(question, layout(asked, texts), [Cell(text, "1", asked)]) >= 0.9
+    assert paid(question, layout(name, texts), [Cell(text, "1", asked)]) <= CAP
