@@ -52,6 +52,7 @@ SUMMARY = re.compile(
     r"|\b(?:in (?:short|summary|brief|conclusion|sum)|to (?:sum up|summari[sz]e)|overall|summary)\b",
     re.I,
 )
+UNDER = re.compile(r"([^:|;,、。\n]+)(?::\s*|\n| ?\| ?)$")  # a label before a text
 COUNTED = re.compile(r"(?<![\w.#-])(?!1\D)\d[\d.-]*[\u4e00-\u9fff]")  # a number and its unit; 1 is any word's (一般)
 MARKS = "|;:,。.= "  # around words
 EVERY = re.compile(r"[都均皆]|\b(?:both|all|each|every)\b")  # of several things
@@ -151,8 +152,9 @@ def _quoted(exam: Exam, question: str, reference: str, cells: Sequence[Cell], an
     truths = (normalise(reference), choices.of_rows(asked, cells))
     choice = next((found for text in truths if (found := choices.choice(asked, text, cells))), None)
     is_chosen = _chooses(exam, choice, asked, answer) if choice else None
-    if choice and is_chosen is None and all(choice.chosen in spell(fact.forms[0]) for fact in exam.facts):
-        is_chosen = False if choice.other in told else None  # beside the other a name alone is no answer
+    if choice and is_chosen is None and choice.other in told:  # beside the other a name alone is no answer
+        is_name = all(choice.chosen in spell(fact.forms[0]) for fact in exam.facts)
+        is_chosen = False if is_name or told.find(choice.other) < told.find(choice.chosen) else None
     if is_chosen is None:
         return quoted
     return every if is_chosen else replace(quoted, value=DENIED * quoted.value)
@@ -251,7 +253,8 @@ class _Reading:
         self._called: dict[int, set[str]] = {}  # section -> what stands before its facts and in the question
         self._is_right = False  # a yes or no was told that is the wanted one
         self._verdict = (0, 0)  # what stands behind it in its sentence
-        self._text = self._without_verdicts(normalise(by_column(answer, exam.of_things, exam.names)))
+        columns = {spell(column) for column in exam.columns if column}
+        self._text = self._without_verdicts(normalise(by_column(answer, exam.of_things, {*exam.names, *columns})))
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
         pieces = [one.span() for start, end in unknown for one in PIECE.finditer(self._text, start, end)]
@@ -508,6 +511,9 @@ class _Reading:
             self._told += [(heading, frozenset()) for *_, heading in exam.headings.read(word)[0]]
             self._tell(word, exam.beside.get(word, ()))
         named = self._name_by_heading(word) if word in exam.wholes or word in exam.of_form else self._named
+        if self._is_under_another_column(word, before):
+            self._foreign.append(word.replace(" ", ""))
+            self._is_misplaced = True
         if word in exam.labels and not (self._is_heading(before, following) or self._is_column(start, end)):
             self._foreign.append(word.replace(" ", ""))
         is_owner = following in ("的", ":") and word in exam.question
@@ -538,6 +544,17 @@ class _Reading:
         told = told if told and frozenset.intersection(*told) else told[-1:]
         self._ahead += told
         self._named = [*(sections for sections in self._named if sections not in told), *told]
+
+    def _is_under_another_column(self, word: str, before: str) -> bool:
+        """Whether right before what one column says, as its label, stands the name of another one."""
+        exam, label = self._exam, UNDER.search(before)
+        if not label or word not in {*exam.of_form, *exam.wholes}:
+            return False
+        said = spell(label[1].replace("的", ""))
+        called = {one for one in map(spell, exam.columns) if f"{said.removesuffix(one)} " in (" ", *exam.texts)}
+        facts = [exam.facts[i] for part in exam.wholes.get(word, [word]) for i in exam.of_form[part]]
+        own = [f"{spell(exam.columns[fact.section])}{exam.texts[fact.section]}" for fact in facts] if called else []
+        return bool(own) and not any(column in text for column in called for text in own)
 
     def _head(self, word: str) -> str:
         """What a fact or a whole cell begins with before the first fact."""

@@ -9,6 +9,7 @@ denies, doubts, permits or counts anything else is layout. Not covered: a captio
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FREE, LONGEST, PERMITS
 from sql_agent.offline_judge.echoes import JUDGING
@@ -27,7 +28,8 @@ CLAIMS = re.compile(rf"{JUDGING.pattern}|{DENIALS.pattern}|{DOUBTS.pattern}|{DEN
 HEAD = re.compile(r"^\|?(?P<head>[^\n]*)\n\|?[ :]*-[-:| ]*$", re.MULTILINE)  # a table's first line
 CELL = re.compile(r"[^|\n]+")
 LABEL = re.compile(  # of a line or a row, or before a colon
-    r"(?:^|(?<=\n))\|?(?P<of_line>[^\n|:;。·—–]{1,40})(?=[:·—–]|\||\n[^\n|])|(?<=[;。])(?P<label>[^\n|:;。]{1,40})(?=:)"
+    r"(?:^|(?<=\n))\|?(?P<of_line>[^\n|:;。·—–]{1,40})(?=[:·—–]|\| *[^\s|]|\n[^\n|])"
+    r"|(?<=[;。])(?P<label>[^\n|:;。]{1,40})(?=:)"
 )
 NUMBERS = "one two three four five six seven eight nine ten"
 SIZES = {word: str(n) for n, word in enumerate(NUMBERS.split(), 1)}
@@ -74,10 +76,16 @@ def _is_of(word: str, asked: list[str]) -> bool:
 
 
 def captions(text: str) -> list[tuple[int, int, bool]]:
-    """Where the captions of a text in normal form are, and which are in a table's head; labels where several are."""
-    cells = (cell for head in HEAD.finditer(text) for cell in CELL.finditer(text, *head.span("head")))
+    """Where the captions of a text in normal form are, and which are in a table's head of several cells; of labels, in
+    lines of their own and others, those that stand once among several. The first line is a title, and no caption."""
+    heads = [[*CELL.finditer(text, *head.span("head"))] for head in HEAD.finditer(text)]
     labels = [found.span("of_line" if found["of_line"] else "label") for found in LABEL.finditer(text)]
-    return [(*cell.span(), True) for cell in cells] + [(*one, False) for one in labels if len(labels) >= ALIKE]
+    labels = [(start, end) for start, end in labels if text[start:end].strip("- ") and (start or text[end] != "\n")]
+    times = Counter(text[start:end].strip() for start, end in labels)
+    once = [(start, end) for start, end in labels if times[text[start:end].strip()] == 1]
+    alike = Counter(text[end] == "\n" for _, end in once)
+    cells = [(*cell.span(), True) for head in heads if len(head) >= ALIKE for cell in head]
+    return cells + [(start, end, False) for start, end in once if alike[text[end] == "\n"] >= ALIKE]
 
 
 def is_caption(label: str) -> bool:

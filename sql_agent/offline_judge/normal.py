@@ -48,7 +48,7 @@ FENCE = re.compile(r"^[ \t]*(?:`{3}|~{3})(?:[ \t]*(?:json|ya?ml|xml|html|markdow
 IS_JSON = re.compile(r"[{\[]\s*\"")
 ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrt])|([\"\\/]))")
 # Pictures are decoration, but those that judge.
-PICTURE = re.compile("(?![❌❎✖✗✘❓❔❕❗⛔🚫👎])[\u2600-\u27bf\u2b50\U0001f000-\U0001faff\ufe0f]")
+PICTURE = re.compile("(?![❌❎✖✗✘❓❔❕❗⛔🚫👎])[\u25a0-\u25ff\u2600-\u27bf\u2b50\U0001f000-\U0001faff\ufe0f]")
 LABEL_NOTE = re.compile(r"[(（]([^()（）\n]{1,30})[)）](?=[ \t]*[:：])")  # common (1 to 10 %):
 MAX_GROWTH = 100  # characters
 COUNTED = r"(?:(?:方面|项目?|aspect|item|point|row) ?)?\d{1,2}"  # of a row that has no other name

@@ -110,3 +110,19 @@ def test_what_stands_behind_than_is_not_chosen(
 def test_a_sign_is_no_empty_reference(answer: str) -> None:
     verdict = grade(question="How is the Petrel built?", reference="", answer=answer, evidence=BOATS[2:])
     assert verdict is not None and verdict.value == 0
+
+
+@pytest.mark.parametrize(
+    ("question", "reference", "cells", "names"),
+    [
+        *((one, "The Petrel, hers is made of steel.", BOATS, ("Petrel", "Marlin 24")) for one in ENGLISH),
+        *((one, "柏林窑，它用天然气。", KILNS, ("柏林窑", "青石窑")) for one in CHINESE),
+    ],
+)
+def test_the_cells_of_both_behind_the_wrong_one_choose_it(
+    question: str, reference: str, cells: list[Cell], names: tuple[str, str]
+) -> None:
+    every, right = "\n".join(cell.text for cell in cells), "\n".join(cell.text for cell in cells[2:])
+    assert value(question, right, reference, cells) >= 0.9
+    assert value(question, every, reference, cells) <= 0.1
+    assert value(question, f"{names[1]}\n\n{every}", reference, cells) <= 0.1

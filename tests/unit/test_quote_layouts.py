@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from sql_agent.offline_judge.judge import CAP, grade
@@ -314,3 +317,52 @@ def test_a_framed_reference_asks_for_what_it_quotes(
     assert paid(question, "\n".join(asked), evidence, reference) >= 0.9
     for part in asked:
         assert paid(question, part, evidence, reference) <= 0.8
+
+
+ROW = {
+    "en": {
+        "habitat": "It lives on talus slopes above the tree line. It winters under the snow.",
+        "diet": "It eats thistle and lichens all summer. It dries grass on stones.",
+        "enemies": "Stoats hunt it in its burrow. Hawks take the young ones in June.",
+    },
+    "zh": {"习性": "忌西晒。宜疏松土壤。", "形态": "树皮深裂，秋叶变红。", "病害": "叶片生褐斑。"},
+}
+LABELLED = [
+    lambda told: "\n".join(f"{label}: {text}" for label, text in told.items()),
+    lambda told: "\n\n".join(f"## {label}\n{text}" for label, text in told.items()),
+    lambda told: "| | |\n|---|---|\n" + "\n".join(f"| {label} | {text} |" for label, text in told.items()),
+    lambda told: "|" + "|".join(told) + "|\n|" + "---|" * len(told) + "\n|" + "|".join(told.values()) + "|",
+    lambda told: json.dumps(told, ensure_ascii=False),
+]
+
+
+@pytest.mark.parametrize("layout", LABELLED)
+@pytest.mark.parametrize("language", ROW)
+def test_what_stands_under_another_column_s_name_is_a_lie(language: str, layout) -> None:
+    row = ROW[language]
+    name = "pika" if language == "en" else "槭树"
+    cells = [Cell(name, "1", "name"), *(Cell(text, "1", column) for column, text in row.items())]
+    for asked in row:
+        question = f"What is the {asked} of the {name}?" if language == "en" else f"{name}的{asked}是什么？"
+        assert paid(question, layout(row), cells) >= 0.9
+        for n in range(1, len(row)):
+            others = [*row.values()][n:] + [*row.values()][:n]
+            assert paid(question, layout(dict(zip(row, others, strict=True))), cells) <= 0.1
+
+
+OVER = [
+    lambda name, texts: f"# {name}\n\n" + "\n".join(texts),
+    lambda name, texts: "\n".join(f"{name}: {text}" for text in texts),
+    lambda name, texts: f"| {name} |\n|---|\n" + "\n".join(f"| {text} |" for text in texts),
+    lambda name, texts: "| | |\n|---|---|\n" + "\n".join(f"| {name} | {text} |" for text in texts),
+]
+
+
+@pytest.mark.parametrize("layout", OVER)
+@pytest.mark.parametrize(("language", "name"), [("en", "aspirin"), ("en", "hoax"), ("zh", "阿司匹林"), ("zh", "沙漠")])
+def test_one_caption_over_all_that_is_told_is_no_order_in_it(layout, language: str, name: str) -> None:
+    asked, text = next(iter(ROW[language].items()))
+    question = f"What is the {asked} of the pika?" if language == "en" else f"槭树的{asked}是什么？"
+    texts = [f"{one}{text[-1]}" for one in re.split(r"\. |。", text.rstrip(".。"))]
+    assert paid(question, layout(asked, texts), [Cell(text, "1", asked)]) >= 0.9
+    assert paid(question, layout(name, texts), [Cell(text, "1", asked)]) <= CAP

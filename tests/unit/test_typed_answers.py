@@ -882,3 +882,20 @@ def test_candidates_in_small_letters_quotes_sources_and_parentheses_are_no_answe
     cells = [Cell(truth, row="0 0", column="value")]
     verdict = grade(question=question, reference="", answer=answer, evidence=cells, kind=kind_of_cells(question, cells))
     assert verdict is not None and verdict.value == is_right
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_numbers_told_of_one_thing_each_one_at_most_is_the_answer(seed: int) -> None:
+    fake = Faker(["en_US", "zh_CN"][seed % 2])
+    fake.seed_instance(seed)
+    guesses = [str(n) for n in fake.random_elements(range(2, 400), length=5, unique=True)]
+    things = fake.words(5, part_of_speech="noun", unique=True) if seed % 2 == 0 else [*"狗船窗树灯"]
+    tell, between = fake.random_element(
+        (("{n} {thing}s", ". "), ("There are {n} {thing}s", ", "), ("I ran {n} {thing} queries", "\n"))
+        if seed % 2 == 0
+        else (("有{n}只{thing}", "。"), ("{n}{thing}", "，"), ("看见{n}个{thing}", "\n"))
+    )
+    question = SHEETS if seed % 2 == 0 else "箱子里有多少张纸？"
+    answer = between.join(tell.format(n=n, thing=thing) for n, thing in zip(guesses, things, strict=True))
+    assert sum(earned(question, [guess], answer) > 0.1 for guess in guesses) <= 1
+    assert earned(question, guesses[:1], f"{guesses[0]} {things[0]}") == 1

@@ -10,7 +10,7 @@ from sql_agent.offline_judge.slots import is_other_kind
 from sql_agent.offline_judge.typed.asides import cut_asides, without_process
 from sql_agent.offline_judge.typed.names import capitalised, has_strange_name, has_uncased_name
 from sql_agent.offline_judge.typed.reading import ONLY, Reading
-from sql_agent.offline_judge.typed.rivals import is_told_of_another
+from sql_agent.offline_judge.typed.rivals import is_one_of_many, is_told_of_another
 from sql_agent.offline_judge.typed.sentences import clauses_of
 from sql_agent.offline_judge.typed.sought import sought
 from sql_agent.offline_judge.typed.truths import FLAGS, NO_WORDS, YES_WORDS, Truth
@@ -43,6 +43,8 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
     if truth.n_values == 1:
         said = in_asked_form(without_process(whole, value), truth, asked)
         if is_told_of_another(said, reading.marked(said), value, capitalised(whole)):
+            return 0.0
+        if truth.kind == "number" and is_one_of_many(reading.marked(in_asked_form(whole, truth, asked)), value):
             return 0.0
     if not reading.order or not reading.is_clean or reading.has_other_amount(whole):
         return 0.0

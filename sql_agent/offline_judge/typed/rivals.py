@@ -15,8 +15,8 @@ from sql_agent.offline_judge.doubts import TITLES
 from sql_agent.offline_judge.lexicon import tokens
 from sql_agent.offline_judge.slots import COMMON, HAN, content, is_form, stem, terms
 from sql_agent.offline_judge.typed.calculation import without_numbers
-from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number
-from sql_agent.offline_judge.values import NUMBER
+from sql_agent.offline_judge.typed.sought import LABELLED, LATEST, MOMENT, YEAR, Sought, has_rival_number, is_counted
+from sql_agent.offline_judge.values import DATE, NUMBER, TIME
 from sql_agent.words.meanings import is_unknown
 
 CLAUSE_END = re.compile(
@@ -46,6 +46,24 @@ def is_told_of_another(said: str, marked: str, value: Sought, names: Set[str]) -
         else:
             beside_value |= shared
     return any(shared - beside_value and _has_rival(clause, value, names) for clause, shared in others)
+
+
+def is_one_of_many(marked: str, value: Sought) -> bool:
+    """Whether a number is told of what the question does not ask ("12 ships") and behind another one, in a clause that
+    has no more of its words: who does not know tells a number of each thing."""
+    known = value.explained | value.beside | {"1", *NUMBER.findall(value.question)}
+    said = re.sub(rf"{DATE.pattern}|{TIME}", " ", YEAR.sub(" ", LATEST.sub(" ", LABELLED.sub(" ", marked))))
+    said = without_numbers(said, frozenset(number.lstrip("-") for number in known))
+    asked, most = content(value.question), -1
+    for clause in CLAUSE_END.split(said):
+        told = content(clause)
+        shared = sum(any(is_form(other, word) for other in told) for word in asked)
+        for telling in re.finditer(rf"#+|{NUMBER.pattern}", clause):
+            if telling[0][0] != "#":
+                most = max(most, shared)
+            elif shared > most or is_counted(clause[telling.end() :], value):
+                return False
+    return most >= 0
 
 
 def has_other_of_series(said: str, question: str, values: Sequence[str]) -> bool:

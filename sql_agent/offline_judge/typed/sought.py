@@ -108,13 +108,20 @@ def has_rival_number(said: str, value: Sought) -> bool:
 def _is_rival(behind: str, value: Sought) -> bool:
     """Whether a number has no unit, that of the value, or what the question counts behind it."""
     following = WORD_BEHIND.match(behind)
+    return is_counted(behind, value) or (following is not None and following[1] in value.follows)
+
+
+def is_counted(behind: str, value: Sought) -> bool:
+    """Whether what stands behind a number is no other unit, and nothing that the question does not count."""
+    following = WORD_BEHIND.match(behind)
     if not following:
         return True
     word = following[1]
     if word in UNITS and value.unit in UNITS:
         return UNITS[value.unit][0] == UNITS[word][0]
-    is_counted = {word, stem(word)} & value.content or word == value.unit
-    return bool(is_counted) or word in value.follows or LINKS.fullmatch(word) is not None
+    return (
+        bool({word, stem(word)} & value.content) or word in ("percent", value.unit) or LINKS.fullmatch(word) is not None
+    )
 
 
 def _is_same(number: float, unit: str, value: Sought) -> bool:
