@@ -23,7 +23,7 @@ from sql_agent.offline_judge.typed.exchanged_rows import are_exchanged
 from sql_agent.offline_judge.typed.forms import forms_of
 from sql_agent.offline_judge.typed.names import CAPITALISED, NO_NAMES, capitalised
 from sql_agent.offline_judge.typed.periods import without_period
-from sql_agent.offline_judge.typed.replaced import COPULA, DEFINITE, NamesInPlace, renames, turns_way
+from sql_agent.offline_judge.typed.replaced import COPULA, DEFINITE, renames, turns_way
 from sql_agent.offline_judge.typed.rivals import has_other_of_series
 from sql_agent.offline_judge.typed.sentences import (
     CLAUSE_END,
@@ -89,7 +89,6 @@ class Reading:
         self._read_numbers(beside)
         self._read_names(raw_question, answer)
         self._doubts = Doubts(truth, self._question)
-        self._places = NamesInPlace(truth, self._question, self.said)
         columns = " ".join(truth.columns).split()
         self._columns = Lexicon(word for word in columns if stem(word) not in self._content)
         marked = self.marked(self.said)
@@ -235,15 +234,9 @@ class Reading:
             or renames(self._question, clause.marked)
             or self._has_other_number(clause)
             or (clause.values and self._relabels(clause))
-            or self._has_other_name(clause)
             or (clause.values and self._is_against_value(clause))
             or self._is_further_item(clause)
         )
-
-    def _has_other_name(self, clause: Clause) -> bool:
-        first = clause.values[0][0] if clause.values else 0
-        marked = overwritten(clause.around, clause.values, "#")
-        return self._places.has_other(marked, clause.courtesy, clause.unknown, first)
 
     def _relabels(self, clause: Clause) -> bool:
         """Whether another number stands behind a word that has one in the question: class 2 for class 3."""
