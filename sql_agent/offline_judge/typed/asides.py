@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import accumulate, groupby, pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
@@ -52,14 +52,13 @@ JOINS = re.compile(
     r"|initially|another|else|others?|postponed|moved|cancell?ed|rescheduled|delayed)\b"
     r"|[换改变]|现在|后来|以前|之前|原|起初|最初|曾|更新|调整|有[的些人]|[1另]说|实为|代替|取消|推迟|延期"
 )
-TELLS_ZH = re.compile(r"[是为叫由]|[也及]|还有|以及|改")
 BEGINS_ZH = re.compile(r"(?:为了?|因为?|由于|其中|比|从|共|已|在|位于|排名?第)")
 SECOND = re.compile(r"\b(?:second|third|runner-up|followed|trails?)\b|紧随|第[23]名|其次|仅次")
 ORDINAL = re.compile(r"\b(?:second|third|fourth)[- ](?:\w+est|most)\b|第\d+")
 VERB = re.compile(r"\b(?:is|are|was|were|did|does|has|had|came|won)\b")
 LINKED = re.compile(rf"{VERB.pattern}|\b(?:in|at|on|from|of|with|for|by|since|until|under|than|to)\b")
 COUNT = re.compile(r"(?:with |[共约有] ?)?\d[\d.]{0,15} ?(?:[a-z]+|[^\W\d]{1,3})")
-MISTAKES = {"but", "错", "修正", "改正", "更正", "纠正", "wrong", "mistake", "error", "errors", "sorry", "incorrect"}
+MISTAKES = {"but", "错", "修正", "更正", "wrong", "mistake", "error"}
 EVALUATES = re.compile(
     r"\b(?:right|correct|true|accurate|certain|sure|confirmed|verified|valid|known|recorded|available|listed)\b"
     r"|\b(?:it|this|that)\b"
@@ -68,7 +67,6 @@ EVALUATES = re.compile(
 OPENING, CLOSING = ("(", "（"), (")", "）")
 WITHIN_SENTENCE = (",", "，", *OPENING, *CLOSING)
 LAYOUT = " *_`\"“”'"
-APPOSITION = re.compile(r"(?:the|an?) ")
 HEAP = 3  # candidates told alike
 MAX_NAME_ZH = 4  # characters
 
@@ -88,7 +86,7 @@ def cut_asides(raw: str, value: Sought) -> str:
     if True not in tells:
         return raw
     if value.kind not in ("list", "set"):
-        tells = _with_heaps(pieces, _with_parentheses(pieces, tells), value)
+        tells = _with_heaps(pieces, tells, value)
     first, of_process = tells.index(True), _of_process(pieces, tells, value)
     kept = list[str]()
     for n, (piece, is_told) in enumerate(zip(pieces, tells, strict=True)):
@@ -115,18 +113,6 @@ def _pieces(raw: str) -> list[Piece]:
         depth += (mark in OPENING) - (mark in CLOSING)
         start = stop + len(mark)
     return pieces
-
-
-def _with_parentheses(pieces: Sequence[Piece], tells: Sequence[bool]) -> list[bool]:
-    """Which pieces tell the value, or a number in other parentheses where it is told in parentheses alone."""
-    groups = [*accumulate(piece.end in OPENING for piece in pieces)]
-    own = {group for group, is_told in zip(groups, tells, strict=True) if is_told}
-    if not all(piece.is_inner for piece, is_told in zip(pieces, tells, strict=True) if is_told):
-        return [*tells]
-    return [
-        is_told or (piece.is_inner and group not in own and NUMBER.search(piece.text) is not None)
-        for piece, group, is_told in zip(pieces, groups, tells, strict=True)
-    ]
 
 
 def _with_heaps(pieces: Sequence[Piece], tells: Sequence[bool], value: Sought) -> list[bool]:
@@ -182,19 +168,17 @@ def _is_bare(pieces: Sequence[Piece], value: Sought) -> bool:
 
 
 def _is_aside(piece: Piece, value: Sought, *, is_after: bool) -> bool:
-    """Whether a piece is no other value; before a name nothing is one but in parentheses."""
+    """Whether a piece is no other value; before a name nothing is one."""
     told = plain(piece.text)
     said = without_numbers(told, value.explained)
     said = said if value.is_superlative else ORDINAL.sub(" ", said)
-    if re.search("[?？]", said) or {*DOUBTS.findall(said)} - ROUGH or JOINS.search(said):
+    if {*DOUBTS.findall(said)} - ROUGH or JOINS.search(said):
         return False
     if piece.end in ("!", "！") and not (
         re.search(r"\d", said) or denials(said) or _has_names(piece.text, is_sentence=True)
     ):
         return True
-    if not is_after and (
-        (value.kind == "name" and not piece.is_inner) or (value.kind == "number" and MOMENT.search(said))
-    ):
+    if not is_after and (value.kind == "name" or (value.kind == "number" and MOMENT.search(said))):
         return False
     if _is_of_another(piece.text, said, value):
         return True
@@ -236,16 +220,13 @@ def _is_about_name(piece: Piece, said: str, value: Sought) -> bool:
         return False
     if re.search("[\u4e00-\u9fff]", said):
         is_clause = BEGINS_ZH.match(said) or any(map(is_chinese_verb, map("".join, pairwise(said))))
-        return len(said) > MAX_NAME_ZH and bool(is_clause) and not TELLS_ZH.search(said)
+        return len(said) > MAX_NAME_ZH and bool(is_clause)
     return len(said.split()) > 2 and not _has_names(piece.text, is_sentence=False)
 
 
 def _has_names(raw: str, *, is_sentence: bool) -> bool:
-    """Whether a capitalised word stands where a name would: behind no preposition, and in a sentence not first; none in
-    an apposition ("the oldest of Rome")."""
+    """Whether a capitalised word stands where a name would: behind no preposition, and in a sentence not first."""
     text = raw.strip(LAYOUT)
-    if APPOSITION.match(text) and (is_sentence or not VERB.search(plain(raw))):
-        return False
     names, last = list[int](), None
     for capital in re.finditer(r"\b[A-Z][a-z]", text):
         at = capital.start()

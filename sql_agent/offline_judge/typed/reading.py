@@ -23,8 +23,7 @@ from sql_agent.offline_judge.typed.exchanged_rows import are_exchanged
 from sql_agent.offline_judge.typed.forms import forms_of
 from sql_agent.offline_judge.typed.names import CAPITALISED, NO_NAMES, capitalised
 from sql_agent.offline_judge.typed.periods import without_period
-from sql_agent.offline_judge.typed.replaced import COPULA, DEFINITE, renames, turns_way
-from sql_agent.offline_judge.typed.rivals import has_other_of_series
+from sql_agent.offline_judge.typed.replaced import COPULA, DEFINITE, MIN_NAME, lacks_subject, renames, turns_way
 from sql_agent.offline_judge.typed.sentences import (
     CLAUSE_END,
     FRAME,
@@ -39,12 +38,12 @@ from sql_agent.offline_judge.typed.truths import MAX_ITEM_WORDS, MAX_ITEMS, Trut
 from sql_agent.offline_judge.typed.wordings import YEAR, in_asked_form
 from sql_agent.offline_judge.typed.yes_no import without_opposites
 from sql_agent.offline_judge.values import DATE, NUMBER, SCALES, TIME, plain
+from sql_agent.words.meanings import is_chinese_word
 
 JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
 JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")  # | for values, ? for unknown words
 LAST_NUMBER = re.compile(rf"#(?:{JOINT}|[\s,;:、]*)(\d[\d.]*)$")
-ASKS = re.compile(r"[?？]|(?<!#)\.\.|\.{3}|…")
-SIGN = re.compile("[❌❎✖✗✘⛔🚫👎]|(?:[≠¬]|!=) ?#")  # that judges a truth, or bounds a number
+SIGN = re.compile("[?❌❎✖✗✘⛔🚫👎]|(?:[≠¬]|!=) ?#")  # that asks, judges a truth or bounds a number
 NUMBER_SIGN = re.compile(rf"{SIGN.pattern}|[<>≤≥±√]=? ?#")
 MONEY = re.compile("[$€£]")
 SINCE = re.compile(r"\b(?:in|since|from) (?:19|20)\d\d\b|(?:19|20)\d\d年")
@@ -89,6 +88,7 @@ class Reading:
         self._read_numbers(beside)
         self._read_names(raw_question, answer)
         self._doubts = Doubts(truth, self._question)
+        self._lacks_subject = lacks_subject(self._question, self.said)
         columns = " ".join(truth.columns).split()
         self._columns = Lexicon(word for word in columns if stem(word) not in self._content)
         marked = self.marked(self.said)
@@ -138,11 +138,6 @@ class Reading:
         is_of_words = truth.is_named and not any(map(NUMBER.fullmatch, truth.values))
         of_rows = {token[0] for value in beside for token in tokens(value)}
         self._of_question = {token[0] for token in tokens(self._question)}
-        self._labels = {
-            word: self._of_question
-            for word, number in pairwise(spell(self._question).split())
-            if NUMBER.fullmatch(number) and word.isascii() and word not in GRAMMAR
-        }
         told = {token[0] for token in tokens(self._all_said)}
         self._missing_numbers = {token for token in self._of_question if re.search(r"\d", token)} - told
         self._beside = {token for token in of_rows if NUMBER.fullmatch(token)}
@@ -182,12 +177,10 @@ class Reading:
         truth, question = self._truth, self._question
         sign = NUMBER_SIGN if truth.kind == "number" else SIGN
         return bool(
-            ASKS.search(marked)
-            or sign.search(marked)
+            sign.search(marked)
             or self.spare_numbers & {*LAST_NUMBER.findall(marked.rstrip(".。、 "))}
             or self._doubts.deny_twice(self.said)
             or (truth.n_values == 1 and is_rivalled(self._value_of, question, self.said))
-            or has_other_of_series(self.said, question, truth.values)
             or turns_way(question, self.said)
         )
 
@@ -233,18 +226,17 @@ class Reading:
             self._doubts.are_in(overwritten(clause.marked, polite))
             or renames(self._question, clause.marked)
             or self._has_other_number(clause)
-            or (clause.values and self._relabels(clause))
+            or (clause.values and self._lacks_subject and self._has_other_subject(clause))
             or (clause.values and self._is_against_value(clause))
             or self._is_further_item(clause)
         )
 
-    def _relabels(self, clause: Clause) -> bool:
-        """Whether another number stands behind a word that has one in the question: class 2 for class 3."""
-        told = [*pairwise(spell(clause.marked).split())]
-        return any(
-            word in self._labels and NUMBER.fullmatch(number) and number not in self._labels[word]
-            for word, number in told
-        )
+    def _has_other_subject(self, clause: Clause) -> bool:
+        """Whether a Chinese name that no dictionary has begins a clause, and not only the value follows."""
+        start, end = clause.unknown[0] if clause.unknown else (0, 0)
+        name, before, behind = (clause.around[n:m] for n, m in ((start, end), (0, start), (end, clause.values[0][0])))
+        is_name = len(name) >= MIN_NAME and not name.isascii() and not is_chinese_word(name)
+        return is_name and not before.endswith("的") and bool(behind.strip())
 
     def _other_numbers(self, clause: Clause) -> list[str]:
         told = (token[0] for token in tokens(clause.around))
@@ -280,9 +272,7 @@ class Reading:
         if not self._truth.is_named or clause.values or not clause.unknown or clause.leads:
             return False
         has_number = any(token[0] in self._beside for token in tokens(clause.around))
-        if has_number and not self._capitals & {*clause.around.split()}:
-            return False
-        return not self._is_source(clause)
+        return not has_number and not self._is_source(clause)
 
     def _is_source(self, clause: Clause) -> bool:
         """Whether a clause that tells no value says whence one is known, or what it is about: no further item."""
