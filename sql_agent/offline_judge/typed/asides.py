@@ -17,7 +17,8 @@ from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
 from sql_agent.offline_judge.lexicon import tokens
 from sql_agent.offline_judge.slots import COMMON, stem, terms
 from sql_agent.offline_judge.typed.calculation import VALUE, without_numbers
-from sql_agent.offline_judge.typed.doubted import denials
+from sql_agent.offline_judge.typed.doubted import denials, new_doubts
+from sql_agent.offline_judge.typed.sentences import lexicon_of, overwritten
 from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number
 from sql_agent.offline_judge.values import DATE, NUMBER, TIME, plain
 from sql_agent.words.meanings import is_chinese_verb
@@ -68,6 +69,8 @@ OPENING, CLOSING = ("(", "（"), (")", "）")
 WITHIN_SENTENCE = (",", "，", *OPENING, *CLOSING)
 LAYOUT = " *_`\"“”'"
 HEAP = 3  # candidates told alike
+MIN_NEW = 2  # words that make a sentence one of other things
+RETRACTS = re.compile(r"^\W*(?:no\b|不[、,;])|\btake (?:it|that|this) back|不好意思")
 MAX_NAME_ZH = 4  # characters
 
 
@@ -134,20 +137,45 @@ def _shape(said: str, value: Sought) -> str:
 
 
 def _of_process(pieces: Sequence[Piece], tells: Sequence[bool], value: Sought) -> set[int]:
-    """The places of pieces that tell how the value was found, and not the value; sentence by sentence."""
-    places, sentence, first = set[int](), list[int](), tells.index(True)
+    """The places of pieces that tell how the value was found, and not the value; sentence by sentence. Behind a
+    sentence that tells the value and nothing else, also those of sentences that speak of other things."""
+    places, sentence, first, is_clear = set[int](), list[int](), tells.index(True), False
     for n, piece in enumerate(pieces):
         sentence.append(n)
         if piece.end in WITHIN_SENTENCE and n + 1 < len(pieces):
             continue
         untold = [place for place in sentence if not tells[place]]
         text = ", ".join(pieces[place].text for place in untold)
-        if len(untold) == len(sentence) and _is_process(text, value.question, is_before=n <= first):
+        is_told = len(untold) < len(sentence)
+        is_free = _is_process(text, value.question, is_before=n <= first) or (
+            is_clear and is_of_other_things(text, value)
+        )
+        if is_free and not is_told:
             places.update(untold)
         else:
             places.update(place for place in untold if _is_process(pieces[place].text, value.question, is_before=False))
+        is_clear = is_clear or (is_told and _is_clear(", ".join(pieces[place].text for place in sentence), value))
         sentence = []
     return places
+
+
+def _is_clear(raw: str, value: Sought) -> bool:
+    """Whether a sentence has the value, words of the question and of any sentence, and nothing else."""
+    said = plain(raw)
+    around = overwritten(said, value.forms.read(said)[0])
+    unknown = " ".join(around[start:end] for start, end in lexicon_of(value.question).read(around)[1])
+    return all(map(value.asks_with, (token[0] for token in tokens(unknown)))) and not DOUBTS.search(around)
+
+
+def is_of_other_things(raw: str, value: Sought) -> bool:
+    """Whether a sentence takes nothing back, and has words enough that the question has not; beside names no name."""
+    said = plain(raw)
+    if new_doubts(said, value.question) - ROUGH or JOINS.search(said) or RETRACTS.search(said):
+        return False
+    if value.kind in ("name", "list", "set") and (not said.isascii() or _has_names(raw, is_sentence=True)):
+        return False
+    new = {stem(word) for *_, word in terms(said) if stem(word) not in COMMON and not value.asks_with(word)}
+    return len(new) >= MIN_NEW and not (DENIALS.search(said) and EVALUATES.search(said))
 
 
 def _is_process(raw: str, question: str, *, is_before: bool) -> bool:
@@ -157,7 +185,7 @@ def _is_process(raw: str, question: str, *, is_before: bool) -> bool:
         return False
     said = without_numbers(said, frozenset(NUMBER.findall(question)))
     said = PROCESS.sub(" ", OF_PROCESS.sub(" ", NONE_NEEDED.sub(" ", HOW.sub("", said))))
-    doubts = {*DOUBTS.findall(said)} - (MISTAKES if is_before else set())
+    doubts = new_doubts(said, question) - (MISTAKES if is_before else set())
     denied = {*DENIALS.findall(said)} - {*DENIALS.findall(question)}
     return not (re.search(r"[?？\d]", said) or denied or doubts or _has_names(raw, is_sentence=True))
 
@@ -172,7 +200,7 @@ def _is_aside(piece: Piece, value: Sought, *, is_after: bool) -> bool:
     told = plain(piece.text)
     said = without_numbers(told, value.explained)
     said = said if value.is_superlative else ORDINAL.sub(" ", said)
-    if {*DOUBTS.findall(said)} - ROUGH or JOINS.search(said):
+    if new_doubts(said, value.question) - ROUGH or JOINS.search(said):
         return False
     if piece.end in ("!", "！") and not (
         re.search(r"\d", said) or denials(said) or _has_names(piece.text, is_sentence=True)
@@ -196,13 +224,14 @@ def _is_aside(piece: Piece, value: Sought, *, is_after: bool) -> bool:
 def _is_of_another(raw: str, said: str, value: Sought) -> bool:
     """Whether a piece says something that the question does not ask: its words are others."""
     names = [plain(name) for name in re.findall(r"\b[A-Z][\w'’-]*", raw)]
+    names = [name for name in names if stem(name) not in COMMON]
     bare = re.sub(rf"{DATE.pattern}|{TIME}|\d", " ", said)
     words = [word for *_, word in terms(bare) if word not in names and stem(word) not in COMMON]
     if value.kind == "name":
         is_item = said.isascii() and not LINKED.search(said)
     else:
         is_item = value.kind in ("list", "set") and not (any(map(is_chinese_verb, words)) or VERB.search(said))
-    if is_item or any(map(value.asks_with, [*words, *names[raw[:1].isupper() :]])):
+    if is_item or any(map(value.asks_with, [*words, *names])):
         return False
     return bool(words) and not (DENIALS.search(said) and EVALUATES.search(said))
 

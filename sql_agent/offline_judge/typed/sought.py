@@ -27,7 +27,9 @@ PART_OF = re.compile(
     r"\b(\d[\d.]{0,15}) (?:out )?of (?:them|which|whom|these|those|whose)\b|其中[^\d]{0,6}(\d[\d.]{0,15})"
 )
 YEAR = re.compile(r"\b(?:in|since|until|till|from|by|of|for|during|after|before|and) (?:19|20)\d\d\b|(?:19|20)\d\d年?")
-MOMENT = re.compile(rf"{DATE.pattern}|{TIME}|\b(?:{MONTH})\b|\d月|(?<!\d)(?:19|20)\d\d(?!\d)")
+MOMENT = re.compile(
+    rf"{DATE.pattern}|{TIME}|\b(?:{MONTH})\b|\d月|(?<!\d)(?:19|20)\d\d(?!\d| ?(?:k?m|kg|g|l|euros?|dollars?)\b)"
+)
 FIRST_YEAR, NO_YEAR = 1900, 2100
 PERCENT = re.compile(r"-?\d[\d.]{0,15} percent(?: of)?")
 WORD_BEHIND = re.compile(r" ?(?:more |of (?:the )?|other )?([a-z]+|[\u4e00-\u9fff])")

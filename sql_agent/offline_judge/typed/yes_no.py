@@ -50,9 +50,13 @@ SAYS_NOTHING = re.compile(
     r"^after [a-z]+ing\b|\bnot only\b|不[仅但光]|\b(?:that|this|the same) (?:day|night|date|week|month|year|time)\b"
     r"|[当那同][天日月年]|任何"
 )
+TOPIC = re.compile(  # of what comes next
+    r"(?:for|in|at|on|according to|based on|i [a-z]+ed) (?!.*\b(?:is|are|was|were|has|have|do|does|did)\b)"
+    r"|在.{2,}[中里内上月日年时]$|就.+(?:而言|来[说看])$|根据"
+)
 PERMITS = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no; elsewhere it doubts
 COMPLEMENT = re.compile(r" 1$|(?<=了)[上下起出过回进][来去]")  # "it has one", 幸存了下来
-ANY_SENTENCE = {"any", "ever", "会", "曾", "过", "着"} | AUXILIARIES
+ANY_SENTENCE = {"any", "ever", "single", "会", "曾", "过", "着"} | AUXILIARIES
 NO_OF = re.compile(r"\bno ([a-z]{3,})")
 
 Saying = bool | Literal["frame", "nothing"]  # a verdict, nothing of the thing, or nothing that can be read
@@ -125,7 +129,10 @@ def _says(clause: str, question: str, *, after: bool | None) -> Saying:
     """What one clause says `after` the verdict of those before it."""
     if _is_courtesy(clause) or IMPERATIVE.match(clause):
         return "frame"
-    clause = SAYS_NOTHING.sub(" ", CONCLUDES.sub("", re.sub("no longer|yet to", "not", clause)))
+    clause = re.sub("no longer|yet to|not yet", "not", re.sub(r"\bs not\b", "is not", clause))
+    clause = SAYS_NOTHING.sub(" ", CONCLUDES.sub("", clause))
+    if TOPIC.match(clause) and not DENIALS.search(clause):
+        return "frame"
     lead = NO.match(clause) or YES.match(clause)
     if lead and question.startswith(clause[: lead.end() + 1]):  # a name's first letters
         lead = None
@@ -187,7 +194,7 @@ def _compared(said: str, question: str, *, has_lead: bool) -> _Spoken:
     ]
     is_echo = (len(stems) > 1 or not said.isascii()) and bool(stems) and spell(said) in spell(question)
     is_frame = not has_lead and not is_echo and not FRAME.read(said)[1]
-    least = 0.5 if is_echo and is_chinese_verb(said.strip()) else 1  # 招 of one character
+    least = 0.5 if is_echo and (len(said.strip()) == 1 or is_chinese_verb(said.strip())) else 1  # 招, 高
     is_about_it = sum(map(weight, stems & asked)) >= least and not is_frame
     is_short = len(stems) <= FEW_WORDS and stems <= GRAMMAR and bool(stems & AUXILIARIES)
     return _Spoken(stems, unknown, sum(map(weight, unknown)), is_about_it or is_short)
