@@ -68,6 +68,7 @@ EVALUATES = re.compile(
 OPENING, CLOSING = ("(", "（"), (")", "）")
 WITHIN_SENTENCE = (",", "，", *OPENING, *CLOSING)
 LAYOUT = " *_`\"“”'"
+WHEN = re.compile(rf"(?:on |at |from |时间是?为?|于|从)?(?:{DATE.pattern}|{TIME})(?: ?(?:to|[-到至]) ?(?:{TIME}))?")
 HEAP = 3  # candidates told alike
 MIN_NEW = 2  # words that make a sentence one of other things
 RETRACTS = re.compile(r"^\W*(?:no\b|不[、,;])|\btake (?:it|that|this) back|不好意思")
@@ -213,11 +214,12 @@ def _is_aside(piece: Piece, value: Sought, *, is_after: bool) -> bool:
     if denials(said):
         return False
     if value.kind in ("list", "set"):
-        return piece.is_inner and not value.has_digit and re.search(r"\d", said) is not None
+        is_count = piece.is_inner or COUNT.fullmatch(said.strip())
+        return bool(is_count) and not value.has_digit and re.search(r"\d", said) is not None
     if value.kind == "date":
         return not MOMENT.search(said)
     if value.kind == "name":
-        return _is_about_name(piece, said, value)
+        return _is_about_name(piece, said, told, value)
     return not has_rival_number(said, value)
 
 
@@ -236,14 +238,16 @@ def _is_of_another(raw: str, said: str, value: Sought) -> bool:
     return bool(words) and not (DENIALS.search(said) and EVALUATES.search(said))
 
 
-def _is_about_name(piece: Piece, said: str, value: Sought) -> bool:
+def _is_about_name(piece: Piece, said: str, told: str, value: Sought) -> bool:
     """Whether a piece tells more of a name, and no other."""
     numbered = (token[0] for token in tokens(said) if re.search(r"\d", token[0]))
     if value.has_digit and not all(map(NUMBER.fullmatch, numbered)):
         return False
     if piece.is_inner and re.search(r"\d", said):
         return not value.has_digit
-    if (COUNT.fullmatch(said) and not value.has_digit) or (SECOND.search(said) and value.is_superlative):
+    if not value.has_digit and (COUNT.fullmatch(said) or WHEN.fullmatch(told)):
+        return True
+    if SECOND.search(said) and value.is_superlative:
         return True
     if re.search(r"[A-Z]", piece.text.strip()[1:]) and any(value.asks_with(word) for *_, word in terms(said)):
         return False

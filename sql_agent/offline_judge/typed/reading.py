@@ -33,7 +33,7 @@ from sql_agent.offline_judge.typed.sentences import (
     lexicon_of,
     overwritten,
 )
-from sql_agent.offline_judge.typed.sought import Sought, has_rival_number
+from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number
 from sql_agent.offline_judge.typed.truths import MAX_ITEM_WORDS, MAX_ITEMS, Truth
 from sql_agent.offline_judge.typed.wordings import YEAR, in_asked_form
 from sql_agent.offline_judge.typed.yes_no import without_opposites
@@ -51,6 +51,8 @@ ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?)\b|(?<!\d)只|仅|唯1")  # of a 
 PLACE_ZH = re.compile(r"第\d{1,2}[名位]?")  # of a list
 PLACES = re.compile(r"\b(?:second|third|fourth|fifth)\b")
 ASKS_WHO_DID = re.compile(r"(?:who|which [a-z]+) ")
+IS_MOMENT = re.compile(rf"{MOMENT.pattern}|第\d|\d(?:st|nd|rd|th)\b|\d$")
+OR_AGAIN = re.compile(r"^or (?=(?:about |roughly |approximately )?#)")
 LONG_ITEM_ZH = 8  # characters; what is longer is a sentence
 KIND_OF_NAME = re.compile(r"\bthe ([a-z]+) (?=[\"'“‘«]?[A-Z])")  # the planet Mars
 
@@ -148,6 +150,7 @@ class Reading:
         self._count = re.compile(rf"(?<=[共有这们#]){n}[^\W\d]?(?![\d.])|{of_rows}")
 
     def _read_names(self, raw_question: str, answer: str) -> None:
+        self._has_digit = any(re.search(r"\d", value) for value in self._truth.values) and self._truth.kind != "date"
         self._capitals = capitalised(answer)
         self._names = (self._capitals | capitalised(raw_question)) - NO_NAMES
         self._spare_words = frozenset(KIND_OF_NAME.findall(raw_question))
@@ -221,9 +224,10 @@ class Reading:
         return Clause(text, marked, around, values, courtesy, unknown, leads, follows)
 
     def _is_clean(self, clause: Clause) -> bool:
-        polite = [span for span in FRAME.read(clause.around)[0] if is_phrase(span[2])]
+        marked = overwritten(clause.marked, [span for span in FRAME.read(clause.around)[0] if is_phrase(span[2])])
+        is_again = clause.follows and self._truth.n_values == 1  # the same in another form
         return not (
-            self._doubts.are_in(overwritten(clause.marked, polite))
+            self._doubts.are_in(OR_AGAIN.sub(" ", marked) if is_again else marked)
             or renames(self._question, clause.marked)
             or self._has_other_number(clause)
             or (clause.values and self._lacks_subject and self._has_other_subject(clause))
@@ -247,7 +251,9 @@ class Reading:
         is_rival = self._truth.kind == "number" and not (clause.values and self._missing_numbers)
         is_rival = is_rival and not (YEAR.search(self._question) and DATE.search(clause.around))
         if not is_rival or not others:
-            return bool(others)
+            is_plain = not self._missing_numbers and all(map(NUMBER.fullmatch, others))
+            is_count = is_plain and bool(clause.values) and not (self._has_digit or IS_MOMENT.search(clause.around))
+            return bool(others) and not is_count
         return has_rival_number(without_numbers(clause.around, frozenset(self._numbers)), self._value)
 
     def _is_against_value(self, clause: Clause) -> bool:

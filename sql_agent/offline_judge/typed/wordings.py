@@ -57,15 +57,27 @@ SHARE = re.compile(
 PERCENT = re.compile(r"percent|百分|\bpct\b")
 FALSE_PERCENT = re.compile(r"(?<![\d.])0\.\d{1,15} percent")
 SAME_SHARE = 1e-6
+HOURS = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|one"
+SPOKEN_TIME = re.compile(
+    rf"\b(?:[Aa] )?([Hh]alf|[Qq]uarter) (past|to) ({HOURS}|\d\d?)\b(?: in the (morning|afternoon|evening))?"
+)
 
 
 def prepared(raw: str, truth: Truth, raw_question: str) -> str:
     """A raw answer without the question that it repeats, SQL, symbols and offers; its days with the question's year."""
     answer = SYMBOL.sub("\n", PARTICLE.sub("，", without_sql(_without_question(raw, raw_question), truth)))
-    answer = _without_offer(_with_year(answer, plain(raw_question)), raw_question)
+    answer = SPOKEN_TIME.sub(_clock, _without_offer(_with_year(answer, plain(raw_question)), raw_question))
     answer = HEADER.sub("\n", answer) if truth.n_values > 1 else answer
     answer = FIRST_CELL.sub(lambda cell: cell[1] if plain(cell[1]) in truth.values else cell[0], answer)
     return HEAPED.sub("、", answer) if truth.kind in ("name", "set") else answer
+
+
+def _clock(spoken: re.Match[str]) -> str:
+    """7:30 pm for half past seven in the evening."""
+    part, hour = spoken[1].lower(), int(plain(spoken[3]).strip() or 0)
+    minutes = 60 * hour + (30 if part == "half" else 15) * (1 if spoken[2] == "past" else -1)
+    noon = "" if not spoken[4] else " am" if spoken[4] == "morning" else " pm"
+    return f"{minutes // 60 or 12}:{minutes % 60:02}{noon}"
 
 
 def _without_question(raw: str, raw_question: str) -> str:
