@@ -23,7 +23,7 @@ from sql_agent.offline_judge.typed.exchanged_rows import are_exchanged
 from sql_agent.offline_judge.typed.forms import forms_of
 from sql_agent.offline_judge.typed.names import CAPITALISED, NO_NAMES, capitalised
 from sql_agent.offline_judge.typed.periods import without_period
-from sql_agent.offline_judge.typed.replaced import COPULA, DEFINITE, MIN_NAME, lacks_subject, renames, turns_way
+from sql_agent.offline_judge.typed.replaced import COPULA, DEFINITE, MIN_NAME, TIMES, lacks_subject, renames, turns_way
 from sql_agent.offline_judge.typed.sentences import (
     CLAUSE_END,
     FRAME,
@@ -239,8 +239,9 @@ class Reading:
         """Whether a Chinese name that no dictionary has begins a clause, and not only the value follows."""
         start, end = clause.unknown[0] if clause.unknown else (0, 0)
         name, before, behind = (clause.around[n:m] for n, m in ((start, end), (0, start), (end, clause.values[0][0])))
-        is_name = len(name) >= MIN_NAME and not name.isascii() and not is_chinese_word(name)
-        return is_name and not before.endswith("的") and bool(behind.strip())
+        is_name = len(name) >= MIN_NAME and re.fullmatch("[\u4e00-\u9fff]+", name) and not is_chinese_word(name)
+        begins = not before.strip() or before.rstrip()[-1] in TIMES
+        return bool(is_name) and begins and bool(behind.strip())
 
     def _other_numbers(self, clause: Clause) -> list[str]:
         told = (token[0] for token in tokens(clause.around))
