@@ -23,7 +23,16 @@ from sql_agent.offline_judge.typed.exchanged_rows import are_exchanged
 from sql_agent.offline_judge.typed.forms import forms_of
 from sql_agent.offline_judge.typed.names import CAPITALISED, NO_NAMES, capitalised
 from sql_agent.offline_judge.typed.periods import without_period
-from sql_agent.offline_judge.typed.replaced import COPULA, DEFINITE, MIN_NAME, TIMES, lacks_subject, renames, turns_way
+from sql_agent.offline_judge.typed.replaced import (
+    COPULA,
+    DEFINITE,
+    MIN_NAME,
+    TIMES,
+    is_alike,
+    lacks_subject,
+    renames,
+    turns_way,
+)
 from sql_agent.offline_judge.typed.sentences import (
     CLAUSE_END,
     FRAME,
@@ -231,6 +240,7 @@ class Reading:
             or renames(self._question, clause.marked)
             or self._has_other_number(clause)
             or (clause.values and self._lacks_subject and self._has_other_subject(clause))
+            or (self._truth.is_named and self._has_alike(clause))
             or (clause.values and self._is_against_value(clause))
             or self._is_further_item(clause)
         )
@@ -242,6 +252,10 @@ class Reading:
         is_name = len(name) >= MIN_NAME and re.fullmatch("[\u4e00-\u9fff]+", name) and not is_chinese_word(name)
         begins = not before.strip() or before.rstrip()[-1] in TIMES
         return bool(is_name) and begins and bool(behind.strip())
+
+    def _has_alike(self, clause: Clause) -> bool:
+        names = [clause.around[start:end] for start, end in clause.unknown]
+        return any(is_alike(name, value) for name in names for value in self._truth.values)
 
     def _other_numbers(self, clause: Clause) -> list[str]:
         told = (token[0] for token in tokens(clause.around))

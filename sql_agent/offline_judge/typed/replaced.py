@@ -10,12 +10,15 @@ import re
 from collections.abc import Sequence
 from os.path import commonprefix
 
+from faker.providers.person.zh_CN import Provider
+
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.sections import parts
 from sql_agent.offline_judge.typed.sentences import FRAME
 from sql_agent.words.meanings import same_meaning
 
 MAX_NAME, MIN_BEHIND = 12, 3  # tokens
+SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
 MIN_NAME = 3  # characters of a Chinese name that no dictionary has
 TIMES = "年月日天季度份周期次场"
 DEFINITE = ("这", "该", "本", "此", "其")
@@ -81,3 +84,9 @@ def lacks_subject(question: str, said: str) -> bool:
     question, told = re.sub(r"^(?:请问|谁是|谁为|[请把按在])+", "", question), spell(said)
     gone = Lexicon(part for part in parts(question) if spell(part) in told).read(question)[1]
     return not question.isascii() and bool(gone) and gone[0][0] == 0 and 2 <= gone[0][1] <= MAX_NAME
+
+
+def is_alike(name: str, value: str) -> bool:
+    """A person's surname, or the last character of another Chinese value: 李伟 for 王芳, 东城区 for 西城区."""
+    is_person = 1 < len(value) < 4 and value[0] in SURNAMES
+    return len(value) > 1 < len(name) and (name[0] in SURNAMES if is_person else name[-1] == value[-1] > "\u4e00")
