@@ -169,11 +169,12 @@ def _is_clear(raw: str, value: Sought) -> bool:
 
 
 def is_of_other_things(raw: str, value: Sought) -> bool:
-    """Whether a sentence takes nothing back, and has words enough that the question has not; beside names no name."""
+    """Whether a sentence takes nothing back and has new words enough; beside names also a verb and no name."""
     said = plain(raw)
     if new_doubts(said, value.question) - ROUGH or JOINS.search(said) or RETRACTS.search(said):
         return False
-    if value.kind in ("name", "list", "set") and (not said.isascii() or _has_names(raw, is_sentence=True)):
+    is_named = value.kind in ("name", "list", "set")
+    if is_named and (not said.isascii() or not VERB.search(said) or _has_names(raw, is_sentence=True)):
         return False
     new = {stem(word) for *_, word in terms(said) if stem(word) not in COMMON and not value.asks_with(word)}
     return len(new) >= MIN_NEW and not (DENIALS.search(said) and EVALUATES.search(said))
