@@ -26,8 +26,8 @@ DOUBTS_EN = r"""
 or|above|below|before|after|either|one of|whether
 may ?be|perhaps|possibl[ey]|probabl[ey]|presumabl[ey]|suppos\w*|alleged\w*|apparently
 seeming\w*|conceivabl[ey]|likely|unlikely|might|may|could|about|around|approximate\w*|approx|roughly|nearly|almost
-close to|circa|over|under|(?:more|less|fewer|other|rather) than|more or less|at (?:least|most)|up to|between|somewhere
-unsure|uncertain|guess\w*|some say
+circa|over|under|(?:more|less|fewer|other|rather) than|more or less|at (?:least|most)|between|somewhere|close to
+(?<!add )(?<!adds )(?<!got )up to|unsure|uncertain|guess\w*|some say
 estimate[sd]?|assum\w*|suspect\w*|thinks?|thought|believe\w*|reckon|imagin\w*|remember\w*|recall\w*|memory|opinion|seem\w*
 appears? to|doubt\w*|unclear|unknown|rumou?r\w*|lies?|lying|liar|false|fake|myth|jok\w+|kidding|untrue|wrong\w*
 incorrect\w*|inaccurate|mistake\w*|errors?|^wait|hm+|actually|sorry|apolog\w+|instead|rather|correction|scratch|ignor\w+

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import accumulate, groupby, pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
 from sql_agent.offline_judge.lexicon import tokens
 from sql_agent.offline_judge.slots import COMMON, stem, terms
 from sql_agent.offline_judge.typed.calculation import VALUE, without_numbers
-from sql_agent.offline_judge.typed.doubted import denials
+from sql_agent.offline_judge.typed.doubted import denials, new_doubts
+from sql_agent.offline_judge.typed.sentences import lexicon_of, overwritten
 from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number
 from sql_agent.offline_judge.values import DATE, NUMBER, TIME, plain
 from sql_agent.words.meanings import is_chinese_verb
@@ -52,14 +53,13 @@ JOINS = re.compile(
     r"|initially|another|else|others?|postponed|moved|cancell?ed|rescheduled|delayed)\b"
     r"|[换改变]|现在|后来|以前|之前|原|起初|最初|曾|更新|调整|有[的些人]|[1另]说|实为|代替|取消|推迟|延期"
 )
-TELLS_ZH = re.compile(r"[是为叫由]|[也及]|还有|以及|改")
 BEGINS_ZH = re.compile(r"(?:为了?|因为?|由于|其中|比|从|共|已|在|位于|排名?第)")
 SECOND = re.compile(r"\b(?:second|third|runner-up|followed|trails?)\b|紧随|第[23]名|其次|仅次")
 ORDINAL = re.compile(r"\b(?:second|third|fourth)[- ](?:\w+est|most)\b|第\d+")
 VERB = re.compile(r"\b(?:is|are|was|were|did|does|has|had|came|won)\b")
 LINKED = re.compile(rf"{VERB.pattern}|\b(?:in|at|on|from|of|with|for|by|since|until|under|than|to)\b")
 COUNT = re.compile(r"(?:with |[共约有] ?)?\d[\d.]{0,15} ?(?:[a-z]+|[^\W\d]{1,3})")
-MISTAKES = {"but", "错", "修正", "改正", "更正", "纠正", "wrong", "mistake", "error", "errors", "sorry", "incorrect"}
+MISTAKES = {"but", "错", "修正", "更正", "wrong", "mistake", "error"}
 EVALUATES = re.compile(
     r"\b(?:right|correct|true|accurate|certain|sure|confirmed|verified|valid|known|recorded|available|listed)\b"
     r"|\b(?:it|this|that)\b"
@@ -68,8 +68,10 @@ EVALUATES = re.compile(
 OPENING, CLOSING = ("(", "（"), (")", "）")
 WITHIN_SENTENCE = (",", "，", *OPENING, *CLOSING)
 LAYOUT = " *_`\"“”'"
-APPOSITION = re.compile(r"(?:the|an?) ")
+WHEN = re.compile(rf"(?:on |at |from |时间是?为?|于|从)?(?:{DATE.pattern}|{TIME})(?: ?(?:to|[-到至]) ?(?:{TIME}))?")
 HEAP = 3  # candidates told alike
+MIN_NEW = 2  # words that make a sentence one of other things
+RETRACTS = re.compile(r"^\W*(?:no\b|不[、,;])|\btake (?:it|that|this) back|不好意思")
 MAX_NAME_ZH = 4  # characters
 
 
@@ -88,7 +90,7 @@ def cut_asides(raw: str, value: Sought) -> str:
     if True not in tells:
         return raw
     if value.kind not in ("list", "set"):
-        tells = _with_heaps(pieces, _with_parentheses(pieces, tells), value)
+        tells = _with_heaps(pieces, tells, value)
     first, of_process = tells.index(True), _of_process(pieces, tells, value)
     kept = list[str]()
     for n, (piece, is_told) in enumerate(zip(pieces, tells, strict=True)):
@@ -117,18 +119,6 @@ def _pieces(raw: str) -> list[Piece]:
     return pieces
 
 
-def _with_parentheses(pieces: Sequence[Piece], tells: Sequence[bool]) -> list[bool]:
-    """Which pieces tell the value, or a number in other parentheses where it is told in parentheses alone."""
-    groups = [*accumulate(piece.end in OPENING for piece in pieces)]
-    own = {group for group, is_told in zip(groups, tells, strict=True) if is_told}
-    if not all(piece.is_inner for piece, is_told in zip(pieces, tells, strict=True) if is_told):
-        return [*tells]
-    return [
-        is_told or (piece.is_inner and group not in own and NUMBER.search(piece.text) is not None)
-        for piece, group, is_told in zip(pieces, groups, tells, strict=True)
-    ]
-
-
 def _with_heaps(pieces: Sequence[Piece], tells: Sequence[bool], value: Sought) -> list[bool]:
     """Which pieces tell the value, or something else in the same shape where several do: "(31 pears) (27 figs) ..."."""
     shapes, told = list[str](), dict[str, set[str]]()
@@ -148,20 +138,46 @@ def _shape(said: str, value: Sought) -> str:
 
 
 def _of_process(pieces: Sequence[Piece], tells: Sequence[bool], value: Sought) -> set[int]:
-    """The places of pieces that tell how the value was found, and not the value; sentence by sentence."""
-    places, sentence, first = set[int](), list[int](), tells.index(True)
+    """The places of pieces that tell how the value was found, and not the value; sentence by sentence. Behind a
+    sentence that tells the value and nothing else, also those of sentences that speak of other things."""
+    places, sentence, first, is_clear = set[int](), list[int](), tells.index(True), False
     for n, piece in enumerate(pieces):
         sentence.append(n)
         if piece.end in WITHIN_SENTENCE and n + 1 < len(pieces):
             continue
         untold = [place for place in sentence if not tells[place]]
         text = ", ".join(pieces[place].text for place in untold)
-        if len(untold) == len(sentence) and _is_process(text, value.question, is_before=n <= first):
+        is_told = len(untold) < len(sentence)
+        is_free = _is_process(text, value.question, is_before=n <= first) or (
+            is_clear and is_of_other_things(text, value)
+        )
+        if is_free and not is_told:
             places.update(untold)
         else:
             places.update(place for place in untold if _is_process(pieces[place].text, value.question, is_before=False))
+        is_clear = is_clear or (is_told and _is_clear(", ".join(pieces[place].text for place in sentence), value))
         sentence = []
     return places
+
+
+def _is_clear(raw: str, value: Sought) -> bool:
+    """Whether a sentence has the value, words of the question and of any sentence, and nothing else."""
+    said = plain(raw)
+    around = overwritten(said, value.forms.read(said)[0])
+    unknown = " ".join(around[start:end] for start, end in lexicon_of(value.question).read(around)[1])
+    return all(map(value.asks_with, (token[0] for token in tokens(unknown)))) and not DOUBTS.search(around)
+
+
+def is_of_other_things(raw: str, value: Sought) -> bool:
+    """Whether a sentence takes nothing back and has new words enough; beside names also a verb and no name."""
+    said = plain(raw)
+    if new_doubts(said, value.question) - ROUGH or JOINS.search(said) or RETRACTS.search(said):
+        return False
+    is_named = value.kind in ("name", "list", "set")
+    if is_named and (not said.isascii() or not VERB.search(said) or _has_names(raw, is_sentence=True)):
+        return False
+    new = {stem(word) for *_, word in terms(said) if stem(word) not in COMMON and not value.asks_with(word)}
+    return len(new) >= MIN_NEW and not (DENIALS.search(said) and EVALUATES.search(said))
 
 
 def _is_process(raw: str, question: str, *, is_before: bool) -> bool:
@@ -171,7 +187,7 @@ def _is_process(raw: str, question: str, *, is_before: bool) -> bool:
         return False
     said = without_numbers(said, frozenset(NUMBER.findall(question)))
     said = PROCESS.sub(" ", OF_PROCESS.sub(" ", NONE_NEEDED.sub(" ", HOW.sub("", said))))
-    doubts = {*DOUBTS.findall(said)} - (MISTAKES if is_before else set())
+    doubts = new_doubts(said, question) - (MISTAKES if is_before else set())
     denied = {*DENIALS.findall(said)} - {*DENIALS.findall(question)}
     return not (re.search(r"[?？\d]", said) or denied or doubts or _has_names(raw, is_sentence=True))
 
@@ -182,70 +198,69 @@ def _is_bare(pieces: Sequence[Piece], value: Sought) -> bool:
 
 
 def _is_aside(piece: Piece, value: Sought, *, is_after: bool) -> bool:
-    """Whether a piece is no other value; before a name nothing is one but in parentheses."""
+    """Whether a piece is no other value; before a name nothing is one."""
     told = plain(piece.text)
     said = without_numbers(told, value.explained)
     said = said if value.is_superlative else ORDINAL.sub(" ", said)
-    if re.search("[?？]", said) or {*DOUBTS.findall(said)} - ROUGH or JOINS.search(said):
+    if new_doubts(said, value.question) - ROUGH or JOINS.search(said):
         return False
     if piece.end in ("!", "！") and not (
         re.search(r"\d", said) or denials(said) or _has_names(piece.text, is_sentence=True)
     ):
         return True
-    if not is_after and (
-        (value.kind == "name" and not piece.is_inner) or (value.kind == "number" and MOMENT.search(said))
-    ):
+    if not is_after and (value.kind == "name" or (value.kind == "number" and MOMENT.search(said))):
         return False
     if _is_of_another(piece.text, said, value):
         return True
     if denials(said):
         return False
     if value.kind in ("list", "set"):
-        return piece.is_inner and not value.has_digit and re.search(r"\d", said) is not None
+        is_count = piece.is_inner or COUNT.fullmatch(said.strip())
+        return bool(is_count) and not value.has_digit and re.search(r"\d", said) is not None
     if value.kind == "date":
         return not MOMENT.search(said)
     if value.kind == "name":
-        return _is_about_name(piece, said, value)
+        return _is_about_name(piece, said, told, value)
     return not has_rival_number(said, value)
 
 
 def _is_of_another(raw: str, said: str, value: Sought) -> bool:
     """Whether a piece says something that the question does not ask: its words are others."""
     names = [plain(name) for name in re.findall(r"\b[A-Z][\w'’-]*", raw)]
+    names = [name for name in names if stem(name) not in COMMON]
     bare = re.sub(rf"{DATE.pattern}|{TIME}|\d", " ", said)
     words = [word for *_, word in terms(bare) if word not in names and stem(word) not in COMMON]
     if value.kind == "name":
         is_item = said.isascii() and not LINKED.search(said)
     else:
         is_item = value.kind in ("list", "set") and not (any(map(is_chinese_verb, words)) or VERB.search(said))
-    if is_item or any(map(value.asks_with, [*words, *names[raw[:1].isupper() :]])):
+    if is_item or any(map(value.asks_with, [*words, *names])):
         return False
     return bool(words) and not (DENIALS.search(said) and EVALUATES.search(said))
 
 
-def _is_about_name(piece: Piece, said: str, value: Sought) -> bool:
+def _is_about_name(piece: Piece, said: str, told: str, value: Sought) -> bool:
     """Whether a piece tells more of a name, and no other."""
     numbered = (token[0] for token in tokens(said) if re.search(r"\d", token[0]))
     if value.has_digit and not all(map(NUMBER.fullmatch, numbered)):
         return False
     if piece.is_inner and re.search(r"\d", said):
         return not value.has_digit
-    if (COUNT.fullmatch(said) and not value.has_digit) or (SECOND.search(said) and value.is_superlative):
+    if not value.has_digit and (COUNT.fullmatch(said) or WHEN.fullmatch(told)):
+        return True
+    if SECOND.search(said) and value.is_superlative:
         return True
     if re.search(r"[A-Z]", piece.text.strip()[1:]) and any(value.asks_with(word) for *_, word in terms(said)):
         return False
     if re.search("[\u4e00-\u9fff]", said):
         is_clause = BEGINS_ZH.match(said) or any(map(is_chinese_verb, map("".join, pairwise(said))))
-        return len(said) > MAX_NAME_ZH and bool(is_clause) and not TELLS_ZH.search(said)
+        return len(said) > MAX_NAME_ZH and bool(is_clause)
     return len(said.split()) > 2 and not _has_names(piece.text, is_sentence=False)
 
 
 def _has_names(raw: str, *, is_sentence: bool) -> bool:
-    """Whether a capitalised word stands where a name would: behind no preposition, and in a sentence not first; none in
-    an apposition ("the oldest of Rome")."""
+    """Whether a capitalised word stands where a name would: behind no preposition, and in a sentence not first."""
     text = raw.strip(LAYOUT)
-    if APPOSITION.match(text) and (is_sentence or not VERB.search(plain(raw))):
-        return False
     names, last = list[int](), None
     for capital in re.finditer(r"\b[A-Z][a-z]", text):
         at = capital.start()

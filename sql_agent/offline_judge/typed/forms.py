@@ -42,7 +42,6 @@ def forms_of(value: str, kind: AnswerType, question: str, said: str) -> list[str
         value,
         *_named_shorter(value, question),
         *_turned(value),
-        *_of_version(value, question),
         *_weekdays(value),
         *_quarters(value),
     ]
@@ -108,10 +107,6 @@ def _turned(value: str) -> list[str]:
     """The given name first: "marie curie" for "curie, marie"."""
     family, comma, given = value.partition(",")
     return [f"{given} {family}"] if comma and not re.search(r"[\d,]", family + given) else []
-
-
-def _of_version(value: str, question: str) -> list[str]:
-    return [f"v{value}"] if re.search("version|版本", question) else []
 
 
 def _weekdays(value: str) -> list[str]:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import re
 
-from sql_agent.offline_judge.foreign import SENTENCE_END, is_foreign
+from sql_agent.offline_judge.foreign import is_foreign
 from sql_agent.offline_judge.lexicon import tokens
 from sql_agent.offline_judge.slots import is_other_kind
-from sql_agent.offline_judge.typed.asides import cut_asides, without_process
+from sql_agent.offline_judge.typed.asides import cut_asides, is_of_other_things, without_process
 from sql_agent.offline_judge.typed.names import capitalised, has_strange_name, has_uncased_name
 from sql_agent.offline_judge.typed.reading import ONLY, Reading
 from sql_agent.offline_judge.typed.rivals import is_one_of_many, is_told_of_another
 from sql_agent.offline_judge.typed.sentences import clauses_of
-from sql_agent.offline_judge.typed.sought import sought
+from sql_agent.offline_judge.typed.sought import Sought, sought
 from sql_agent.offline_judge.typed.truths import FLAGS, NO_WORDS, YES_WORDS, Truth
 from sql_agent.offline_judge.typed.wordings import in_asked_form, prepared, says_nothing_is
 from sql_agent.offline_judge.typed.yes_no import polarity, verdict
 from sql_agent.offline_judge.values import NUMBER, plain
 
-SPARE_MENTIONS = 3  # beyond twice each
 NOTHING = {"none", "nothing", "no", "nobody", "无", "没有"}  # as a truth: the query found no row
+SENTENCE = re.compile(r"(?<=[^\W\d])(?<!\b[A-Z])[.!]\s+|[。！\n]")
 ASKS_NAME = re.compile(r"\b(?:who(?:m|se)?|which)\b|[哪谁]")
 
 
@@ -32,10 +32,9 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
         return 0.0
     value = sought(truth, asked, plain(whole))
     answer = whole if truth.kind == "yes_no" or is_quoted else cut_asides(whole, value)
-    is_strange = has_strange_name(answer, asked, truth.known)
     if truth.kind == "yes_no":
-        return float(_says_yes_or_no(truth, asked, answer, is_strange=is_strange))
-    if is_strange or (truth.is_named and has_uncased_name(answer, asked, truth)):
+        return float(_says_yes_or_no(truth, asked, _without_other_things(answer, asked, value)))
+    if has_strange_name(answer, asked, truth.known) or (truth.is_named and has_uncased_name(answer, asked, truth)):
         return 0.0
     if truth.n_values == 1 and truth.values[0] in NOTHING:
         return float(_says_nothing(asked, plain(answer)))
@@ -51,15 +50,18 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
     return _share_of_values(truth, asked, reading)
 
 
-def _says_yes_or_no(truth: Truth, question: str, answer: str, *, is_strange: bool) -> bool:
-    """A name that nobody knows speaks against a yes alone, in the first sentence."""
+def _says_yes_or_no(truth: Truth, question: str, answer: str) -> bool:
     said = _with_verdicts(plain(_without_row_numbers(answer, truth)), truth.columns, question)
     said = _without_column_of_status(said, truth, question)
-    is_yes = truth.values[0] == "yes"
-    first_sentence = SENTENCE_END.split(answer.strip())[0]
-    if is_strange and is_yes and has_strange_name(first_sentence, question, truth.known):
-        return False
-    return polarity(said, question) is is_yes and not is_other_kind(question, said)
+    return polarity(said, question) is (truth.values[0] == "yes") and not is_other_kind(question, said)
+
+
+def _without_other_things(answer: str, question: str, value: Sought) -> str:
+    """An answer that begins with a clear sentence, without those behind it that speak of other things."""
+    first, *others = SENTENCE.split(answer.strip())
+    if polarity(plain(first), question) is None:
+        return answer
+    return "\n".join([first, *(one for one in others if not is_of_other_things(one, value))])
 
 
 def _without_row_numbers(answer: str, truth: Truth) -> str:
@@ -103,7 +105,7 @@ def _share_of_values(truth: Truth, question: str, reading: Reading) -> float:
     wanted = list(dict.fromkeys(truth.values))
     n_told = len({*reading.listed})
     missing = {*wanted} - {*reading.order}
-    if len(reading.order) > 2 * n_told + SPARE_MENTIONS or reading.has_exchanged_rows:
+    if reading.has_exchanged_rows:
         return 0.0
     is_only = ONLY.search(reading.said) or (ASKS_NAME.search(question) and all(map(NUMBER.match, reading.order)))
     if n_told < len(wanted) and is_only:

@@ -23,8 +23,16 @@ from sql_agent.offline_judge.typed.exchanged_rows import are_exchanged
 from sql_agent.offline_judge.typed.forms import forms_of
 from sql_agent.offline_judge.typed.names import CAPITALISED, NO_NAMES, capitalised
 from sql_agent.offline_judge.typed.periods import without_period
-from sql_agent.offline_judge.typed.replaced import COPULA, DEFINITE, NamesInPlace, renames, turns_way
-from sql_agent.offline_judge.typed.rivals import has_other_of_series
+from sql_agent.offline_judge.typed.replaced import (
+    COPULA,
+    DEFINITE,
+    MIN_NAME,
+    TIMES,
+    is_alike,
+    lacks_subject,
+    renames,
+    turns_way,
+)
 from sql_agent.offline_judge.typed.sentences import (
     CLAUSE_END,
     FRAME,
@@ -34,17 +42,17 @@ from sql_agent.offline_judge.typed.sentences import (
     lexicon_of,
     overwritten,
 )
-from sql_agent.offline_judge.typed.sought import Sought, has_rival_number
+from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number
 from sql_agent.offline_judge.typed.truths import MAX_ITEM_WORDS, MAX_ITEMS, Truth
 from sql_agent.offline_judge.typed.wordings import YEAR, in_asked_form
 from sql_agent.offline_judge.typed.yes_no import without_opposites
 from sql_agent.offline_judge.values import DATE, NUMBER, SCALES, TIME, plain
+from sql_agent.words.meanings import is_chinese_word
 
 JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
 JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")  # | for values, ? for unknown words
 LAST_NUMBER = re.compile(rf"#(?:{JOINT}|[\s,;:、]*)(\d[\d.]*)$")
-ASKS = re.compile(r"[?？]|(?<!#)\.\.|\.{3}|…")
-SIGN = re.compile("[❌❎✖✗✘⛔🚫👎]|(?:[≠¬]|!=) ?#")  # that judges a truth, or bounds a number
+SIGN = re.compile("[?❌❎✖✗✘⛔🚫👎]|(?:[≠¬]|!=) ?#")  # that asks, judges a truth or bounds a number
 NUMBER_SIGN = re.compile(rf"{SIGN.pattern}|[<>≤≥±√]=? ?#")
 MONEY = re.compile("[$€£]")
 SINCE = re.compile(r"\b(?:in|since|from) (?:19|20)\d\d\b|(?:19|20)\d\d年")
@@ -52,6 +60,8 @@ ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?)\b|(?<!\d)只|仅|唯1")  # of a 
 PLACE_ZH = re.compile(r"第\d{1,2}[名位]?")  # of a list
 PLACES = re.compile(r"\b(?:second|third|fourth|fifth)\b")
 ASKS_WHO_DID = re.compile(r"(?:who|which [a-z]+) ")
+IS_MOMENT = re.compile(rf"{MOMENT.pattern}|第\d|\d(?:st|nd|rd|th)\b|\d$")
+OR_AGAIN = re.compile(r"^or (?=(?:about |roughly |approximately )?#)")
 LONG_ITEM_ZH = 8  # characters; what is longer is a sentence
 KIND_OF_NAME = re.compile(r"\bthe ([a-z]+) (?=[\"'“‘«]?[A-Z])")  # the planet Mars
 
@@ -89,7 +99,7 @@ class Reading:
         self._read_numbers(beside)
         self._read_names(raw_question, answer)
         self._doubts = Doubts(truth, self._question)
-        self._places = NamesInPlace(truth, self._question, self.said)
+        self._lacks_subject = lacks_subject(self._question, self.said)
         columns = " ".join(truth.columns).split()
         self._columns = Lexicon(word for word in columns if stem(word) not in self._content)
         marked = self.marked(self.said)
@@ -139,11 +149,6 @@ class Reading:
         is_of_words = truth.is_named and not any(map(NUMBER.fullmatch, truth.values))
         of_rows = {token[0] for value in beside for token in tokens(value)}
         self._of_question = {token[0] for token in tokens(self._question)}
-        self._labels = {
-            word: self._of_question
-            for word, number in pairwise(spell(self._question).split())
-            if NUMBER.fullmatch(number) and word.isascii() and word not in GRAMMAR
-        }
         told = {token[0] for token in tokens(self._all_said)}
         self._missing_numbers = {token for token in self._of_question if re.search(r"\d", token)} - told
         self._beside = {token for token in of_rows if NUMBER.fullmatch(token)}
@@ -154,6 +159,7 @@ class Reading:
         self._count = re.compile(rf"(?<=[共有这们#]){n}[^\W\d]?(?![\d.])|{of_rows}")
 
     def _read_names(self, raw_question: str, answer: str) -> None:
+        self._has_digit = any(re.search(r"\d", value) for value in self._truth.values) and self._truth.kind != "date"
         self._capitals = capitalised(answer)
         self._names = (self._capitals | capitalised(raw_question)) - NO_NAMES
         self._spare_words = frozenset(KIND_OF_NAME.findall(raw_question))
@@ -183,12 +189,10 @@ class Reading:
         truth, question = self._truth, self._question
         sign = NUMBER_SIGN if truth.kind == "number" else SIGN
         return bool(
-            ASKS.search(marked)
-            or sign.search(marked)
+            sign.search(marked)
             or self.spare_numbers & {*LAST_NUMBER.findall(marked.rstrip(".。、 "))}
             or self._doubts.deny_twice(self.said)
             or (truth.n_values == 1 and is_rivalled(self._value_of, question, self.said))
-            or has_other_of_series(self.said, question, truth.values)
             or turns_way(question, self.said)
         )
 
@@ -229,29 +233,29 @@ class Reading:
         return Clause(text, marked, around, values, courtesy, unknown, leads, follows)
 
     def _is_clean(self, clause: Clause) -> bool:
-        polite = [span for span in FRAME.read(clause.around)[0] if is_phrase(span[2])]
+        marked = overwritten(clause.marked, [span for span in FRAME.read(clause.around)[0] if is_phrase(span[2])])
+        is_again = clause.follows and self._truth.n_values == 1  # the same in another form
         return not (
-            self._doubts.are_in(overwritten(clause.marked, polite))
+            self._doubts.are_in(OR_AGAIN.sub(" ", marked) if is_again else marked)
             or renames(self._question, clause.marked)
             or self._has_other_number(clause)
-            or (clause.values and self._relabels(clause))
-            or self._has_other_name(clause)
+            or (clause.values and self._lacks_subject and self._has_other_subject(clause))
+            or (self._truth.is_named and self._has_alike(clause))
             or (clause.values and self._is_against_value(clause))
             or self._is_further_item(clause)
         )
 
-    def _has_other_name(self, clause: Clause) -> bool:
-        first = clause.values[0][0] if clause.values else 0
-        marked = overwritten(clause.around, clause.values, "#")
-        return self._places.has_other(marked, clause.courtesy, clause.unknown, first)
+    def _has_other_subject(self, clause: Clause) -> bool:
+        """Whether a Chinese name that no dictionary has begins a clause, and not only the value follows."""
+        start, end = clause.unknown[0] if clause.unknown else (0, 0)
+        name, before, behind = (clause.around[n:m] for n, m in ((start, end), (0, start), (end, clause.values[0][0])))
+        is_name = len(name) >= MIN_NAME and re.fullmatch("[\u4e00-\u9fff]+", name) and not is_chinese_word(name)
+        begins = not before.strip() or before.rstrip()[-1] in TIMES
+        return bool(is_name) and begins and bool(behind.strip())
 
-    def _relabels(self, clause: Clause) -> bool:
-        """Whether another number stands behind a word that has one in the question: class 2 for class 3."""
-        told = [*pairwise(spell(clause.marked).split())]
-        return any(
-            word in self._labels and NUMBER.fullmatch(number) and number not in self._labels[word]
-            for word, number in told
-        )
+    def _has_alike(self, clause: Clause) -> bool:
+        names = [clause.around[start:end] for start, end in clause.unknown]
+        return any(is_alike(name, value) for name in names for value in self._truth.values)
 
     def _other_numbers(self, clause: Clause) -> list[str]:
         told = (token[0] for token in tokens(clause.around))
@@ -262,7 +266,9 @@ class Reading:
         is_rival = self._truth.kind == "number" and not (clause.values and self._missing_numbers)
         is_rival = is_rival and not (YEAR.search(self._question) and DATE.search(clause.around))
         if not is_rival or not others:
-            return bool(others)
+            is_plain = not self._missing_numbers and all(map(NUMBER.fullmatch, others))
+            is_count = is_plain and bool(clause.values) and not (self._has_digit or IS_MOMENT.search(clause.around))
+            return bool(others) and not is_count
         return has_rival_number(without_numbers(clause.around, frozenset(self._numbers)), self._value)
 
     def _is_against_value(self, clause: Clause) -> bool:
@@ -287,9 +293,7 @@ class Reading:
         if not self._truth.is_named or clause.values or not clause.unknown or clause.leads:
             return False
         has_number = any(token[0] in self._beside for token in tokens(clause.around))
-        if has_number and not self._capitals & {*clause.around.split()}:
-            return False
-        return not self._is_source(clause)
+        return not has_number and not self._is_source(clause)
 
     def _is_source(self, clause: Clause) -> bool:
         """Whether a clause that tells no value says whence one is known, or what it is about: no further item."""

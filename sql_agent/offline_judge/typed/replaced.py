@@ -13,19 +13,17 @@ from os.path import commonprefix
 from faker.providers.person.zh_CN import Provider
 
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
-from sql_agent.offline_judge.normal import SYMBOL_OF
 from sql_agent.offline_judge.sections import parts
 from sql_agent.offline_judge.typed.sentences import FRAME
-from sql_agent.offline_judge.typed.truths import Truth
-from sql_agent.words.meanings import is_chinese_word, same_meaning
+from sql_agent.words.meanings import same_meaning
 
 MAX_NAME, MIN_BEHIND = 12, 3  # tokens
+SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
+MIN_NAME = 3  # characters of a Chinese name that no dictionary has
 TIMES = "年月日天季度份周期次场"
 DEFINITE = ("这", "该", "本", "此", "其")
 ASKED = re.compile(r"[#哪谁几何怎吗呢]|什么|多少钱?|是否|(.)[不没]\1")
 COPULA = re.compile(r"[是为叫由].?$")
-NAME_END = re.compile(r"[是有的在于由为]")
-SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
 WAY = re.compile(r"(?:\bfrom |[从由])(\w+?)( to |[到至])(\w+)")  # of an order, or of a journey
 SUPERLATIVE = re.compile(r"\b(?:[a-z]{2,}est|most|top|best|worst)\b|最")
 
@@ -76,66 +74,19 @@ def _has_other_subject(asked: Sequence[str], told: Sequence[str], size: int, que
 def _is_other_name(gone: str, new: str, question: str) -> bool:
     """Whether `new` is none of the question's, and no other word for what is gone."""
     is_told = {*new} & {*DEFINITE} or any(new[n : n + 2] in question for n in range(max(1, len(new) - 1)))
-    if is_told or FRAME.read(new) != ([], [(0, len(new))]) or SYMBOL_OF.get(gone) == new:
+    if is_told or FRAME.read(new) != ([], [(0, len(new))]):
         return False
     return not same_meaning(*sorted((gone.rstrip("了"), new)))
 
 
-class NamesInPlace:
-    """Whether unknown Chinese words of a clause look like a value, or stand where the question has a name that the
-    answer leaves out: before the same words, or as the subject."""
-
-    def __init__(self, truth: Truth, question: str, said: str) -> None:
-        self._values = truth.values if truth.is_named else ()
-        self._gone, self._behind_gone = _left_out(question, said)
-
-    def has_other(
-        self, clause: str, known: Sequence[tuple[int, int, str]], unknown: Sequence[tuple[int, int]], first_value: int
-    ) -> bool:
-        """`clause` has # for values, the first at `first_value` (0 where there is none)."""
-        ends_of_known = {end for start, end, _ in known if end - start > 1}
-        for start, end in unknown:
-            name, before, behind = clause[start:end], clause[:start].rstrip(), clause[end:].lstrip()
-            if not "\u4e00" <= name[-1] <= "\u9fff" or len(name) < 2 or before.endswith(DEFINITE):
-                continue
-            if any(_is_alike(name, value) for value in self._values):
-                return True
-            if self._values and end == first_value and _begins_value(name, before):
-                return True
-            begins = not before or (before[-1] != "的" and len(before) in ends_of_known)
-            is_subject = begins and start == unknown[0][0] and bool(clause[end:first_value].strip())
-            if self._gone and self._replaces_gone(before, behind, is_subject=is_subject, is_first=not start):
-                return True
-        return False
-
-    def _replaces_gone(self, before: str, behind: str, *, is_subject: bool, is_first: bool) -> bool:
-        if self._behind_gone and behind.startswith(self._behind_gone):
-            return True
-        # What stands behind the name may be told without it: then only who it is was left out.
-        is_told_before = self._behind_gone and self._behind_gone in before and before[-1] not in TIMES
-        goes_on = behind[:1] not in (*"是为上里中",) or (is_first and behind[:1] == self._behind_gone[:1])
-        return is_subject and not is_told_before and goes_on
+def lacks_subject(question: str, said: str) -> bool:
+    """Whether a Chinese answer leaves out what the question begins with."""
+    question, told = re.sub(r"^(?:请问|谁是|谁为|[请把按在])+", "", question), spell(said)
+    gone = Lexicon(part for part in parts(question) if spell(part) in told).read(question)[1]
+    return not question.isascii() and bool(gone) and gone[0][0] == 0 and 2 <= gone[0][1] <= MAX_NAME
 
 
-def _is_alike(name: str, value: str) -> bool:
-    """A person's surname, or the last character of another value: 李伟 for 王芳, 东城区 for 西城区."""
+def is_alike(name: str, value: str) -> bool:
+    """A person's surname, or the last character of another Chinese value: 李伟 for 王芳, 东城区 for 西城区."""
     is_person = 1 < len(value) < 4 and value[0] in SURNAMES
-    return len(value) > 1 and (name[0] in SURNAMES if is_person else name[-1] == value[-1])
-
-
-def _begins_value(name: str, before: str) -> bool:
-    """Whether a name right before a value makes it a longer one: 是新海淀区 for 海淀区."""
-    return len(name) < 4 and "的" not in name and bool(COPULA.search(before)) and not is_chinese_word(name)
-
-
-def _left_out(question: str, said: str) -> tuple[str, str]:
-    """The name that the question begins with and the answer does not say, and the two characters behind it; for Chinese
-    alone."""
-    question = re.sub(r"^(?:请问|谁是|谁为|[请把按在])+", "", question)
-    told = spell(said)
-    _, gone = Lexicon(part for part in parts(question) if spell(part) in told).read(question)
-    if question.isascii() or not gone or gone[0][0] or not 2 <= gone[0][1] <= MAX_NAME:
-        return "", ""
-    name_end = NAME_END.search(question[2 : gone[0][1]])
-    end = 2 + name_end.start() if name_end else gone[0][1]
-    return question[:end], question[end : end + 2]
+    return len(value) > 1 < len(name) and (name[0] in SURNAMES if is_person else name[-1] == value[-1] > "\u4e00")

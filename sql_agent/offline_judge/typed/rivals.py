@@ -8,7 +8,7 @@ linear in the text. Not covered: a clause that names nothing in the form of a va
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from itertools import pairwise
 
 from sql_agent.offline_judge.doubts import TITLES
@@ -25,7 +25,6 @@ CLAUSE_END = re.compile(
 )
 TITLED = re.compile(rf"[\u4e00-\u9fff](?:{'|'.join(title for title in TITLES.split() if not title.isascii())})")
 IS_NAME = re.compile(r"\b(?:it|that|this|one) (?:s|is|was) ([a-z]{3,})[ .]*$")  # for cats it is gabapentin
-LETTERED = re.compile("([a-z]{1,2})([\u4e00-\u9fff]{1,3})")
 
 
 def is_told_of_another(said: str, marked: str, value: Sought, names: Set[str]) -> bool:
@@ -64,13 +63,6 @@ def is_one_of_many(marked: str, value: Sought) -> bool:
             elif shared > most or is_counted(clause[telling.end() :], value):
                 return False
     return most >= 0
-
-
-def has_other_of_series(said: str, question: str, values: Sequence[str]) -> bool:
-    """Whether beside a value as "A库" another one of the same series, as "B库", is told that is not asked for."""
-    series = {lettered[2] for value in values if (lettered := LETTERED.fullmatch(value))}
-    told = {name for ending in series for name in re.findall(rf"(?<![a-z])[a-z]{{1,2}}{ending}", said)}
-    return any(name not in values and name not in question for name in told)
 
 
 def _says_more(said: str, question: str) -> bool:

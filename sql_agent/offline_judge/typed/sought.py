@@ -27,8 +27,10 @@ PART_OF = re.compile(
     r"\b(\d[\d.]{0,15}) (?:out )?of (?:them|which|whom|these|those|whose)\b|其中[^\d]{0,6}(\d[\d.]{0,15})"
 )
 YEAR = re.compile(r"\b(?:in|since|until|till|from|by|of|for|during|after|before|and) (?:19|20)\d\d\b|(?:19|20)\d\d年?")
-MOMENT = re.compile(rf"{DATE.pattern}|{TIME}|\b(?:{MONTH})\b|\d月|(?<!\d)(?:19|20)\d\d(?!\d)")
-FIRST_YEAR, NO_YEAR = 1900, 2100
+MOMENT = re.compile(
+    rf"{DATE.pattern}|{TIME}|\b(?:{MONTH})\b|\d月|(?<!\d)(?:19|20)\d\d(?!\d| ?(?:k?m|kg|g|l|euros?|dollars?)\b)"
+)
+FIRST_YEAR, NO_YEAR, ASKS_YEAR = 1900, 2100, re.compile(r"\byear\b|[哪几]1?年")
 PERCENT = re.compile(r"-?\d[\d.]{0,15} percent(?: of)?")
 WORD_BEHIND = re.compile(r" ?(?:more |of (?:the )?|other )?([a-z]+|[\u4e00-\u9fff])")
 LINKS = re.compile(r"is|are|was|were|or|and|to|in|for|on|at|the|an?|as|than|but|if|with|by|from|instead|[是或和到]")
@@ -102,7 +104,12 @@ def has_rival_number(said: str, value: Sought) -> bool:
     if number is None or not FIRST_YEAR <= number < NO_YEAR:
         said = YEAR.sub(" ", said)
     said = said if value.unit == "percent" else PERCENT.sub(" ", said)
-    return any(_is_rival(said[amount.end() :], value) for amount in NUMBER.finditer(said))
+    asks_year = ASKS_YEAR.search(value.question) and number is not None and FIRST_YEAR <= number < NO_YEAR
+    return any(
+        _is_rival(said[amount.end() :], value)
+        for amount in NUMBER.finditer(said)
+        if not asks_year or FIRST_YEAR <= float(amount[0]) < NO_YEAR
+    )
 
 
 def _is_rival(behind: str, value: Sought) -> bool:

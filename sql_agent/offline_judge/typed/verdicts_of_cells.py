@@ -18,7 +18,6 @@ from sql_agent.offline_judge.typed.columns import place_of
 from sql_agent.offline_judge.values import NUMBER
 from sql_agent.words.meanings import in_chinese, is_opposite
 
-DENIED = re.compile(r"(?:not |un|in|non-?|dis)(?=[a-z]{3})|[未没不非]有?(?=[\u4e00-\u9fff])")
 OFFERS_TWO = re.compile(r"\bor\b|还是|或")
 DESCRIBES = re.compile(r"\b(?:an?|the|this|that|every|any|all) $")  # before a word that asks nothing
 MORE = re.compile(r"\b(?:more|greater|higher|larger|bigger|longer|older|taller|heavier|later)\b|[多高大长久重晚贵]")
@@ -45,9 +44,6 @@ def _of_status(question: str, status: str) -> bool | None:
         return None
     if _asks(question, status):
         return True
-    denied = DENIED.sub("", status, count=1) if DENIED.match(status) else ""
-    if denied and _asks(question, denied):
-        return False
     words = [token[0] for token in tokens(question)]
     return False if any(is_opposite(word, status) and _asks(question, word) for word in words) else None
 

@@ -55,28 +55,29 @@ SHARE = re.compile(
     r"|每(?P<of_each>\d{1,9})[^\d,;。]{1,8}[里中]有?(?P<some>\d{1,9})"
 )
 PERCENT = re.compile(r"percent|百分|\bpct\b")
-FALSE_PERCENT = re.compile(r"(?<![\d.])(0\.\d{1,15}) percent")
+FALSE_PERCENT = re.compile(r"(?<![\d.])0\.\d{1,15} percent")
 SAME_SHARE = 1e-6
+HOURS = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|one"
+SPOKEN_TIME = re.compile(
+    rf"\b(?:[Aa] )?([Hh]alf|[Qq]uarter) (past|to) ({HOURS}|\d\d?)\b(?: in the (morning|afternoon|evening))?"
+)
 
 
 def prepared(raw: str, truth: Truth, raw_question: str) -> str:
     """A raw answer without the question that it repeats, SQL, symbols and offers; its days with the question's year."""
     answer = SYMBOL.sub("\n", PARTICLE.sub("，", without_sql(_without_question(raw, raw_question), truth)))
-    answer = _without_offer(_with_year(answer, plain(raw_question)), raw_question)
-    answer = _without_header(answer, truth) if truth.n_values > 1 else answer
+    answer = SPOKEN_TIME.sub(_clock, _without_offer(_with_year(answer, plain(raw_question)), raw_question))
+    answer = HEADER.sub("\n", answer) if truth.n_values > 1 else answer
     answer = FIRST_CELL.sub(lambda cell: cell[1] if plain(cell[1]) in truth.values else cell[0], answer)
     return HEAPED.sub("、", answer) if truth.kind in ("name", "set") else answer
 
 
-def _without_header(answer: str, truth: Truth) -> str:
-    """An answer without the header of a table, which names its columns and no thing."""
-
-    def kept(header: re.Match[str]) -> str:
-        said = plain(header[1])
-        is_plain = not (re.search(r"\d", said) or DENIALS.search(said) or DOUBTS.search(said))
-        return "\n" if is_plain and not any(value in said for value in truth.values) else header[0]
-
-    return HEADER.sub(kept, answer)
+def _clock(spoken: re.Match[str]) -> str:
+    """7:30 pm for half past seven in the evening."""
+    part, hour = spoken[1].lower(), int(plain(spoken[3]).strip() or 0)
+    minutes = 60 * hour + (30 if part == "half" else 15) * (1 if spoken[2] == "past" else -1)
+    noon = "" if not spoken[4] else " am" if spoken[4] == "morning" else " pm"
+    return f"{minutes // 60 or 12}:{minutes % 60:02}{noon}"
 
 
 def _without_question(raw: str, raw_question: str) -> str:
@@ -169,17 +170,12 @@ def _is_share(share: re.Match[str], percent: float) -> bool:
 
 
 def _without_false_percent(said: str, value: str, truth: Truth, question: str) -> str:
-    """A text without the value, or it rounded, where it is a share and told as if it were one of a hundred: 0.9 is no
+    """A text without a share below 1 percent where that is what the value would be as one of a hundred: 0.9 is no
     0.9 %. What is asked for in percent is one where it stands in a column that is not named so."""
     named = [question] if not any(truth.columns) else truth.columns
     if not value.startswith("0.") or PERCENT.search(" ".join([*named, value])):
         return said
-    return FALSE_PERCENT.sub(lambda share: " " if _is_rounded_to(value, share[1]) else share[0], said)
-
-
-def _is_rounded_to(value: str, rounded: str) -> bool:
-    number = NUMBER.match(value)
-    return number is not None and f"{float(number[0]):.{len(rounded.partition('.')[2])}f}" == rounded
+    return FALSE_PERCENT.sub(" ", said)
 
 
 def _with_year(answer: str, question: str) -> str:

@@ -15,7 +15,6 @@ from sql_agent.offline_judge.doubts import DENIALS, NO, SOURCE, YES
 from sql_agent.offline_judge.lexicon import spell, tokens
 from sql_agent.offline_judge.slots import COMPARES, is_exchanged, is_other_way, is_turned, opposites, stem
 from sql_agent.offline_judge.typed.doubted import new_doubts
-from sql_agent.offline_judge.typed.replaced import renames
 from sql_agent.offline_judge.typed.sentences import (
     AUXILIARIES,
     FRAME,
@@ -48,14 +47,16 @@ CONCLUDES = re.compile(
     r"(?:(?:the )?(?:final )?(?:answer|result|conclusion) is |means |(?:答案|结果|结论)[是为])?"
 )
 SAYS_NOTHING = re.compile(
-    r"^(?:but |and )?i (?:m|am) afraid(?: that)?\b(?! (?:i|we)\b)"
-    r"|^after [a-z]+ing\b|\bnot only\b|不[仅但光]|\b(?:that|this|the same) (?:day|night|date|week|month|year|time)\b"
+    r"^after [a-z]+ing\b|\bnot only\b|不[仅但光]|\b(?:that|this|the same) (?:day|night|date|week|month|year|time)\b"
     r"|[当那同][天日月年]|任何"
+)
+TOPIC = re.compile(  # of what comes next
+    r"(?:for|in|at|on|according to|based on|i [a-z]+ed) (?!.*\b(?:is|are|was|were|has|have|do|does|did)\b)"
+    r"|在.{2,}[中里内上月日年时]$|就.+(?:而言|来[说看])$|根据"
 )
 PERMITS = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no; elsewhere it doubts
 COMPLEMENT = re.compile(r" 1$|(?<=了)[上下起出过回进][来去]")  # "it has one", 幸存了下来
-ANY_SENTENCE = {"any", "ever", "会", "曾", "过", "着"} | AUXILIARIES
-NONE = re.compile(r"(?<![\d.])0(?![\d.])")
+ANY_SENTENCE = {"any", "ever", "single", "会", "曾", "过", "着"} | AUXILIARIES
 NO_OF = re.compile(r"\bno ([a-z]{3,})")
 
 Saying = bool | Literal["frame", "nothing"]  # a verdict, nothing of the thing, or nothing that can be read
@@ -64,8 +65,6 @@ Saying = bool | Literal["frame", "nothing"]  # a verdict, nothing of the thing, 
 def polarity(said: str, question: str) -> bool | None:
     """What the answer says to a question of yes or no; None where it doubts, says both or speaks of something else.
     To a question that denies ("does it never stop?") a yes says the same as a sentence that denies."""
-    if re.search(r"[?？]", said):
-        return None
     question = POLITE.sub(r"\1 ", OFFERS_BOTH.sub(r"\1", question))
     for name in ENUMERATION.findall(question):
         question, said = (text.replace(name, name.replace("、", " ")) for text in (question, said))
@@ -94,7 +93,7 @@ def verdict(clauses: Sequence[str], question: str) -> bool | None:
         saying = _says(clause, question, after=verdicts[0] if verdicts else None)
         if saying == "nothing" and len(alone) == 1 and _may_be_reason(clause, question, of=True in alone):
             continue
-        if saying == "nothing" or renames(question, clause):
+        if saying == "nothing":
             return None
         is_no = NO.match(clause) or False in verdicts  # and why, with other words for what is denied
         is_checked = not (is_reversed or is_no)
@@ -118,23 +117,22 @@ def _may_be_reason(clause: str, question: str, *, of: bool) -> bool:
     if new_doubts(clause, question) - {*SIZES}:
         return False
     is_about_it = content_of(question) & {stem(token[0]) for token in tokens(clause)}
-    return not (of and is_about_it and (DENIALS.search(clause) or NONE.search(clause)))
+    return not (of and is_about_it and DENIALS.search(clause))
 
 
 def _denied(clause: str) -> str:
-    """A clause behind its yes or no with a denial more, or one less."""
-    lead = YES.match(clause) or NO.match(clause)
-    at = lead.end() if lead else 0
-    statement = clause[at:]
-    denied = DENIALS.sub(" ", statement) if DENIALS.search(statement) else f"not {statement}"
-    return f"{clause[:at]} {denied}".strip()
+    """A clause with a denial more, or one less."""
+    return DENIALS.sub(" ", clause).strip() if DENIALS.search(clause) else f"not {clause}"
 
 
 def _says(clause: str, question: str, *, after: bool | None) -> Saying:
     """What one clause says `after` the verdict of those before it."""
     if _is_courtesy(clause) or IMPERATIVE.match(clause):
         return "frame"
-    clause = SAYS_NOTHING.sub(" ", CONCLUDES.sub("", re.sub("no longer|yet to", "not", clause)))
+    clause = re.sub("no longer|yet to|not yet", "not", re.sub(r"\bs not\b", "is not", clause))
+    clause = SAYS_NOTHING.sub(" ", CONCLUDES.sub("", clause))
+    if TOPIC.match(clause) and not DENIALS.search(clause):
+        return "frame"
     lead = NO.match(clause) or YES.match(clause)
     if lead and question.startswith(clause[: lead.end() + 1]):  # a name's first letters
         lead = None
@@ -162,8 +160,6 @@ def _says(clause: str, question: str, *, after: bool | None) -> Saying:
     is_reason = after is not None and spoken.n_unknown and (spoken.is_statement or lead)
     if is_reason and not denies and not is_no:
         return "frame"
-    if lead:
-        return "nothing"
     if spoken.is_statement and not spoken.n_unknown:
         return not denies
     return "nothing" if denies or spoken.is_statement or spoken.n_unknown > MAX_UNKNOWN else "frame"
@@ -198,7 +194,7 @@ def _compared(said: str, question: str, *, has_lead: bool) -> _Spoken:
     ]
     is_echo = (len(stems) > 1 or not said.isascii()) and bool(stems) and spell(said) in spell(question)
     is_frame = not has_lead and not is_echo and not FRAME.read(said)[1]
-    least = 0.5 if is_echo and is_chinese_verb(said.strip()) else 1  # 招 of one character
+    least = 0.5 if is_echo and (len(said.strip()) == 1 or is_chinese_verb(said.strip())) else 1  # 招, 高
     is_about_it = sum(map(weight, stems & asked)) >= least and not is_frame
     is_short = len(stems) <= FEW_WORDS and stems <= GRAMMAR and bool(stems & AUXILIARIES)
     return _Spoken(stems, unknown, sum(map(weight, unknown)), is_about_it or is_short)
