@@ -62,6 +62,7 @@ BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginn
 MIN_NAME_CHARS, MAX_NAME_CHARS = 4, 60  # with the blanks around it
 ALLOWS = "not allowed permitted possible recommended required needed necessary suitable can do don t"
 VERDICT_WORDS = LIGHT | {*map(stem, ALLOWS.split())} | {*"不允许可以适合推荐建议需要必属于"}
+LEAST_QUOTED, MOST_BESIDE = 12, 0.4  # characters quoted, and the share of these that remarks and glue may have
 IN_ORDER, OUT_OF_ORDER = 0.92, 0.5  # credit of facts of several things where none is named
 
 
@@ -371,7 +372,10 @@ class _Reading:
                 )
                 left += [] if is_free else unknown[sentence:stop]
                 sentence = stop
-        return [one for one in left if not self._is_beside_facts(*one, quotes)]
+        strange = [one for one in left if not self._is_beside_facts(*one, quotes)]
+        free = sum(end - start for start, end in left) - sum(end - start for start, end in strange)
+        quoted = sum(end - start for start, end in facts)  # beside a value of its own a word says too much
+        return strange if quoted >= LEAST_QUOTED and free <= MOST_BESIDE * quoted else left
 
     def _is_beside_facts(self, start: int, end: int, facts: Sequence[tuple[int, int]]) -> bool:
         """Whether what is unknown here is a remark, or glue between facts."""

@@ -57,6 +57,7 @@ PERMITS = re.compile(
     r"[能可会宜行准允得许]|需要|应该|适合|推荐|\b(?:can(?:not)?|may|must|should|might|would|will|needs?|needed|requires?|required"
     r"|allowed|permitted|possible|recommended|suitable|all right|okay|ok|do|does|is|are|was|were)\b"
 )
+UNSURE = re.compile(r"可能|[也或]许|大概|恐怕|\b(?:perhaps|maybe|possibly|probably|likely|might|could)\b")
 OPEN = re.compile(r"是否|尚[不未]|不[明详清]|\b(?:whether|unknown|not known)\b")
 MANY = 2  # denials, of which one may be a part of a name (不耐受)
 SAYING = (
@@ -129,7 +130,8 @@ def repeated(text: str, question: str) -> Iterator[tuple[int, int, bool]]:
         words = {stem(one[0]) for one in tokens(clause)}
         is_yes = len(DENIES.findall(clause)) % MANY == asks
         is_echo = is_yes and text[found.end() :].startswith(":")
-        if words <= asked and PERMITS.search(clause) and not INTERROGATIVE.search(clause) and not is_echo:
+        is_sure = PERMITS.search(clause) and not (INTERROGATIVE.search(clause) or UNSURE.search(clause) or is_echo)
+        if is_sure and words <= asked:
             yield *found.span(), is_yes
 
 
