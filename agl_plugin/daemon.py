@@ -30,12 +30,12 @@ from agentlightning.types import (
 )
 from verl import DataProto
 
-from agl_plugin.audit.facts import Batched, rollout_rows
+from agl_plugin.audit.facts import Batched
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.audit.spans import seen_rollout
 from agl_plugin.audit.stored import StoredRollout
 from agl_plugin.options import DaemonOptions
-from agl_plugin.outcome import Outcome
+from agl_plugin.outcome import Outcome, as_played
 from agl_plugin.proxy.gate import Gate
 from agl_plugin.proxy.gateway import Gateway
 from agl_plugin.proxy.spans import CALL_SPAN
@@ -43,16 +43,12 @@ from agl_plugin.run.ahead import Finished, InFlight
 from agl_plugin.run.gateway_watch import GatewayWatch
 from agl_plugin.run.group_rewards import GroupRewards
 from agl_plugin.run.resampling import Places, SpareQuestions, key_of
-from agl_plugin.run.statistics import BROKEN_TOKEN_IDS, of_groups
+from agl_plugin.run.statistics import BROKEN_TOKEN_IDS
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.update.adapter import annotation_of, n_missing, read_calls, reward_of, scored_calls
-from agl_plugin.update.batch import Limits, build_batch
-from agl_plugin.update.phases import phases_of
-from agl_plugin.update.rows import Call
-from foundation import run_folder
+from agl_plugin.update.rows import Call, Limits
 from foundation.background import LoopThread
 from foundation.errors import RunError
-from foundation.files import append_lines
 from foundation.net import free_port
 from foundation.rollout_keys import (
     AWAITS_GROUP,
@@ -161,12 +157,7 @@ class GrpoDaemon:
         self.is_train = True
         self.batched = None
         self.gateway_watch.begin()
-        self.rollouts = InFlight(
-            {i.seen.rollout_id: {**i.seen.question, "data_id": i.record["group"]} for i in rollouts},
-            {i.seen.rollout_id: Finished(i.reward, i.record["unscored"], i.seen.calls) for i in rollouts},
-            [i.record for i in rollouts],
-            [i.seen for i in rollouts],
-        )
+        self.rollouts = as_played(rollouts)
         self._places = Places(sorted(self.rollouts.groups))
         self._write_down()
 
@@ -221,7 +212,7 @@ class GrpoDaemon:
 
     @property
     def outcome(self) -> Outcome:
-        return Outcome(self.rollouts, self._too_old, self.run_dir / run_folder.ROLLOUTS)
+        return Outcome(self.rollouts, self.run_dir, self._too_old)
 
     def _complete_groups(self) -> tuple[list[str], list[str]]:
         """Those to train with the weights of now, and those in which too few rollouts are young enough."""
@@ -271,11 +262,7 @@ class GrpoDaemon:
         """The rollouts of the step, in rollouts.jsonl and the audit."""
         for row in self.rollouts.rows:
             row["step"] = self.step  # that of the update, if it finished before
-        append_lines(self.run_dir / run_folder.ROLLOUTS, self.rollouts.rows)
-        if self.audit:
-            rollouts, run_id = self.rollouts, self.audit.run_id
-            records = {row["rollout_id"]: row for row in rollouts.rows}
-            self.audit.add(lambda: rollout_rows(rollouts.seen, records, run_id=run_id), step=self.step)
+        self.outcome.write_down(self.audit, step=self.step)
 
     async def _replace_flat_groups(self) -> bool:
         """Roll out other questions in the place of flat groups; False when there is nothing to replace."""
@@ -452,31 +439,15 @@ class GrpoDaemon:
         With `by_turn` they have the phases of their turns. A group that another one replaced is left out; statistics
         are over all rollouts of the step. Raises RunError with the likely causes when nothing can be learned from it.
         """
-        outcome = self.outcome
-        in_batch = self._places.in_batch
+        outcome, places = self.outcome, self._places
         if not outcome.scored:
             n_rollouts = len(self.rollouts.questions)
             raise outcome.no_data(f"step {self.step}: none of {n_rollouts} rollouts can be trained on")
-        trainable = outcome.trainable(in_batch)
-        if not trainable:
-            raise outcome.no_data(f"step {self.step}: no question has two scored rollouts to compare")
-        stats = outcome.counts | of_groups(outcome.rewards.values())
-        stats |= {"resampled_groups": self._places.tried, "replaced_groups": self._places.replaced}
-        phases = None
-        if by_turn:
-            records = {row["rollout_id"]: row for row in self.rollouts.rows}
-            phases = {i: phases_of(records[i], len(r.calls), reward=r.reward or 0.0) for i, r in trainable.items()}
-        batch = build_batch(
-            {i: (outcome.question_of(i), r.reward or 0.0, r.calls) for i, r in trainable.items()},
-            merge=self.merge,
-            max_prompt_tokens=limits.prompt_tokens,
-            max_response_tokens=limits.response_tokens,
-            pad_id=self.pad_token_id,
-            phases=phases,
+        batch, self.batched = outcome.batch(
+            places, limits, merge=self.merge, pad_id=self.pad_token_id, by_turn=by_turn, step=self.step
         )
-        left_out = {i: outcome.why_left_out(i, in_batch) for i in self.rollouts.questions if i not in trainable}
-        self.batched = Batched(batch.rows, limits, left_out)
-        self.stats = stats | self.gateway_watch.counts | self._staleness(trainable)
+        stats = outcome.counts_of_step(places)
+        self.stats = stats | self.gateway_watch.counts | self._staleness(outcome.trainable(places.in_batch))
         for row in self.rollouts.rows:
             for kind, start, end in row.get("timeline", []):
                 self.watch.add(kind, start, end)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -167,7 +167,8 @@ class GrpoTrainer:
         self.watch.clear()
         self._timers.clear()
         self.daemon.step, self.daemon.spare_questions = self.step, self.order.spare(self.step)
-        metrics = self._logged("train", self._measured_step)
+        with self._logged("train") as metrics:
+            metrics |= self._measured_step()
         for text in metrics.pop("warnings", []):
             logger.warning(text)
         if self.health.stop:
@@ -205,22 +206,18 @@ class GrpoTrainer:
 
     def _validate(self) -> Metrics:
         self.daemon.step = self.step
-
-        def work() -> Metrics:
+        with self._logged("val") as metrics:
             self._collect(self.val, is_train=False, weights=self.step)
-            return self.daemon.validation()
-
-        return self._logged("val", work)
+            metrics |= self.daemon.validation()
+        return metrics
 
     def _probe(self) -> Metrics:
         """Play questions with the first weights, from which nothing is learned but how hard they are."""
         self.daemon.step, self.daemon.spare_questions = self.step, None
-
-        def work() -> Metrics:
+        with self._logged("probe") as metrics:
             self._collect([self.train[place] for place in self.order.to_probe], is_train=True, weights=self.step)
-            return self.order.probed(self.daemon.outcome.asked_groups)
-
-        return self._logged("probe", work)
+            metrics |= self.order.probed(self.daemon.outcome.asked_groups)
+        return metrics
 
     def _save(self) -> None:
         """A checkpoint, unless the model gives no finite numbers: it would push out the last good one."""
@@ -228,8 +225,7 @@ class GrpoTrainer:
             logger.warning("step %d: no checkpoint, because the model gives no finite numbers", self.step)
             return
         step, folder = self.step, run_folder.step_folder(self._checkpoints.folder, self.step)
-
-        def work() -> Metrics:
+        with self._logged("checkpoint"):
             self.workers.save(str(folder / "actor"), step=step)
             self.order.save(folder)
             if self.line:
@@ -239,9 +235,6 @@ class GrpoTrainer:
             if self.audit:
                 place = f"{run_folder.CHECKPOINTS}/{folder.name}"
                 self.audit.add(lambda: checkpoint_rows(step, place), step=step)
-            return {}
-
-        self._logged("checkpoint", work)
 
     def _resume(self) -> None:
         if self.config.trainer.resume_mode == "disable":
@@ -259,13 +252,13 @@ class GrpoTrainer:
         yield
         self._timers[name] = time.monotonic() - started
 
-    def _logged(self, kind: str, work: Callable[[], Metrics]) -> Metrics:
-        """What `work` gives, as a line of metrics.jsonl."""
-        started = time.monotonic()
-        metrics = work()
+    @contextmanager
+    def _logged(self, kind: str) -> Iterator[Metrics]:
+        """The metrics that the block fills in, as a line of metrics.jsonl; none where it raises."""
+        started, metrics = time.monotonic(), Metrics()
+        yield metrics
         late_calls = Counter(aborted=self._n_aborted, refused=self.daemon.gate.refused)  # after a step's end
         metrics |= {f"rollout/late_calls/{what}": n for what, n in (late_calls - self._late_calls).items()}
         self._late_calls = late_calls
         row = {"kind": kind, "step": self.step, "of_steps": self.n_steps, "seconds": time.monotonic() - started}
         append_lines(self.run_dir / run_folder.METRICS, [row | metrics])
-        return metrics

@@ -69,6 +69,14 @@ class InFlight:
             [seen for seen in self.seen if belongs(seen.rollout_id)],
         )
 
+    def with_more(self, others: InFlight) -> InFlight:
+        return InFlight(
+            self.questions | others.questions,
+            self.finished | others.finished,
+            self.rows + others.rows,
+            self.seen + others.seen,
+        )
+
     def too_old(self, *, weights: int, bound: int) -> set[str]:
         """Rollouts that these weights may not be trained with."""
         return {i for i, rollout in self.finished.items() if rollout.staleness(weights=weights) > bound}

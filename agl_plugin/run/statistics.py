@@ -8,13 +8,13 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from agl_plugin.run.resampling import is_flat
 from foundation.errors import RunError
 from foundation.grouping import grouped
 from foundation.rollout_keys import TIMED_OUT, TOOL_FAULT, told_tools
-from foundation.run_folder import ROLLOUTS
 
 DEFAULT = "default"  # the agent of questions that name none
 NO_TRAINING_DATA = """{what}. Why:
@@ -87,9 +87,7 @@ def of_groups(groups: Iterable[Sequence[float]]) -> dict[str, float]:
     }
 
 
-def no_data(
-    what: str, rows: Sequence[Mapping[str, Any]], *, counts: dict[str, int] | None = None, file: object = ROLLOUTS
-) -> RunError:
+def no_data(what: str, rows: Sequence[Mapping[str, Any]], *, counts: dict[str, int], file: Path) -> RunError:
     """The error of a step from whose rollouts nothing can be learned, with the likely causes."""
     reason = next((row["reason"] for row in rows if row["unscored"] and row.get("reason")), "")
     first = f"; the first reason: {reason[:300]}" if reason else ""
@@ -97,6 +95,5 @@ def no_data(
     tools = told_tools(rows)
     known = CAUSES | {TOOL_FAULT: f"tools broke: {tools}"} if tools else CAUSES
     unscored = Counter(row["unscored"] for row in rows if row["unscored"])
-    counts = counts or {"rollouts": len(rows), "scored": len(rows) - unscored.total(), **unscored}
     causes = "\n".join(f"  {n} x {why}: {known.get(why, other)}" for why, n in unscored.items())
     return RunError(NO_TRAINING_DATA.format(what=what, causes=causes, counts=counts, first=first, rollouts=file))

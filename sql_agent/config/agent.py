@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, Literal
-
-from pydantic import model_validator
 
 from foundation.chat_request import NOT_OF_A_TEMPLATE, RULES
 from sql_agent.config.node import Node, option
@@ -134,58 +133,45 @@ class AgentConfig(Node):
     llm_timeout_s: float = option(120.0, "longest wait for one LLM call", gt=0)
     repeat_limit: int = option(3, "same call this often in a row ends the episode", ge=2)
 
-    @model_validator(mode="after")
-    def _turns_fit(self) -> AgentConfig:
-        if self.min_turns > self.max_turns:
-            raise ValueError(
-                f"agent.min_turns = {self.min_turns} must not exceed agent.max_turns = {self.max_turns}: no answer "
-                "would be trained"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _schema_is_of_a_database(self) -> AgentConfig:
-        if "schema" in self.tools and "sql" not in self.tools:
-            raise ValueError(f"agent.tools = {self.tools}: schema tells of the database that sql reads; add sql")
-        return self
-
     @property
     def custom_episode(self) -> str:
         """The key that plays an episode in place of this project's loop, with its value: `agent.command = 'x'`; ""."""
         return " and ".join(f"agent.{key} = {getattr(self, key)!r}" for key in WAYS_TO_PLAY if getattr(self, key))
 
-    @model_validator(mode="after")
-    def _one_way_to_play(self) -> AgentConfig:
+    def problems(self) -> Iterator[str]:
+        if self.min_turns > self.max_turns:
+            yield (
+                f"agent.min_turns = {self.min_turns} must not exceed agent.max_turns = {self.max_turns}: no answer "
+                "would be trained"
+            )
+        if "schema" in self.tools and "sql" not in self.tools:
+            yield f"agent.tools = {self.tools}: schema tells of the database that sql reads; add sql"
         if len([key for key in WAYS_TO_PLAY if getattr(self, key)]) > 1:
-            raise ValueError(f"{self.custom_episode} are two ways to play an episode; leave one of them out")
+            yield f"{self.custom_episode} are two ways to play an episode; leave one of them out"
         if self.context != "keep" and self.custom_episode:
-            raise ValueError(
+            yield (
                 f"agent.context = {self.context} shortens the history of this project's own loop, and "
                 f"{self.custom_episode} keeps its own: leave one of them out"
             )
         try:
             re.compile(self.match)
         except re.error as exc:
-            raise ValueError(f"agent.match = {self.match!r} is no regular expression ({exc})") from exc
-        return self
+            yield f"agent.match = {self.match!r} is no regular expression ({exc})"
 
-    @model_validator(mode="after")
-    def _keys_of_the_template(self) -> AgentConfig:
+        yield from self._template_and_servers()
+
+    def _template_and_servers(self) -> Iterator[str]:
+        """The problems of both with other keys."""
         rule = RULES["chat_template_kwargs"]
         if not rule.fits(self.chat_template_kwargs):
-            raise ValueError(
+            yield (
                 f"agent.chat_template_kwargs = {self.chat_template_kwargs!r:.200} {rule.must}, and none of "
                 f"{', '.join(sorted(NOT_OF_A_TEMPLATE))}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _servers_fit(self) -> AgentConfig:
         for name, server in self.mcp.items():
             if name in self.tools:
-                raise ValueError(
+                yield (
                     f"agent.tools names {name!r}, an MCP server: the tools of agent.mcp are there by themselves. Leave "
                     "it out of agent.tools"
                 )
             server.check(f"agent.mcp.{name}")
-        return self

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from collections.abc import Iterator
+
+from pydantic import Field
 
 from sql_agent.config.node import Node, option
 
@@ -39,14 +41,12 @@ class CurriculumConfig(Node):
     probe: int = option(0, "questions played before the first step, to fill the pools and forecast flat groups", ge=0)
     weights: PoolWeights = PoolWeights()
 
-    @model_validator(mode="after")
-    def _something_reads_it(self) -> CurriculumConfig:
+    def problems(self) -> Iterator[str]:
         keys = self.model_dump(exclude_defaults=True)
         if keys and not self.on:
-            raise ValueError(
+            yield (
                 f"data.curriculum.{next(iter(keys))} has nothing to do: set data.curriculum.on = true, or leave it out"
             )
-        return self
 
 
 class DataConfig(Node):
@@ -77,15 +77,13 @@ class DataConfig(Node):
     def validation(self) -> list[FileConfig]:
         return self.val_files or [FileConfig(file=self.val_file)]
 
-    @model_validator(mode="after")
-    def _one_or_several(self) -> DataConfig:
+    def problems(self) -> Iterator[str]:
         for name, file, several, default in (
             ("train", self.train_file, self.train_files, TRAIN),
             ("val", self.val_file, self.val_files, VAL),
         ):
             if several and file != default:
-                raise ValueError(
+                yield (
                     f"data.{name}_file = {file!r} is one file, and data.{name}_files names {len(several)}: leave one "
                     f"of the two out, with --set 'data.{name}_files=[]' for example"
                 )
-        return self

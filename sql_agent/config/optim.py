@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import model_validator
@@ -81,10 +82,9 @@ class OptimConfig(Node):
     def _preset(cls, section: Any) -> Any:
         return with_preset(section) if isinstance(section, dict) else section
 
-    @model_validator(mode="after")
-    def _loss_is_known(self) -> OptimConfig:
+    def problems(self) -> Iterator[str]:
         if self.loss not in PRESETS and not is_own(self.loss):
-            raise ValueError(
+            yield (
                 f"optim.loss = {self.loss!r} must be one of {', '.join(PRESETS)}, or module:function"
                 f"{did_you_mean(self.loss, PRESETS)}"
             )
@@ -92,23 +92,18 @@ class OptimConfig(Node):
         for key in keys.split():
             value, fixed = getattr(self, key), PRESETS[self.loss].get(key, type(self).model_fields[key].default)
             if value != fixed:
-                raise ValueError(
+                yield (
                     f"optim.{key} = {value} must be {fixed} with optim.loss = {self.loss}: {why}. Leave it out, or "
                     "take another loss"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _keys_are_read(self) -> OptimConfig:
         if self.warmup >= 1 and self.warmup % 1:
-            raise ValueError(
+            yield (
                 f"optim.warmup = {self.warmup} must be a whole number of training steps, or below 1 a share of the "
                 f"run's: set {round(self.warmup)}"
             )
         if self.loss == "gspo" and self.importance_correction != "off" and self.importance_level == "token":
-            raise ValueError(
+            yield (
                 f"optim.importance_correction = {self.importance_correction} with optim.loss = gspo needs "
                 "optim.importance_level = sequence: weights of tokens would make its gradient that of GSPO-token. Set "
                 "that, or importance_correction = off"
             )
-        return self

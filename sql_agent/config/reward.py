@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from sql_agent.config.node import Node, option
 
@@ -38,14 +39,12 @@ class JudgeConfig(Node):
         ".cache/judge", "verdicts, limits and budget of all processes; paths start at the project root", min_length=1
     )
 
-    @model_validator(mode="after")
-    def _prompt_is_used(self) -> JudgeConfig:
+    def problems(self) -> Iterator[str]:
         if self.prompt and self.mode != "pointwise":
-            raise ValueError(
+            yield (
                 f"reward.judge.prompt = {self.prompt!r} grades answers alone, and reward.judge.mode = {self.mode!r} "
                 "compares them with prompts of its own: leave the prompt out, or set reward.judge.mode = pointwise"
             )
-        return self
 
 
 class RewardModelConfig(Node):
@@ -116,33 +115,31 @@ class RewardConfig(Node):
             return self.terms
         return [TermConfig(scorer=scorer or self.default_scorer, name="answer")]
 
-    @model_validator(mode="after")
-    def _terms_fit(self) -> RewardConfig:
+    def problems(self) -> Iterator[str]:
         if self.terms and self.default_scorer != "judge":
-            raise ValueError(
+            yield (
                 f"reward.default_scorer = {self.default_scorer!r} grades nothing beside reward.terms: make it one of "
                 "the terms, and leave the key out (or set it to judge)"
             )
         if self.turn_parts and all(term.scorer in SHAPING for term in self.terms):
-            raise ValueError(
+            yield (
                 f"reward.terms: {', '.join(term.scorer for term in self.terms)} look at how an answer was found, not "
                 'at what it says: add a term that grades it, { scorer = "judge" } for example'
             )
         parts = [term.part for term in self.terms]
         for term, part in zip(self.terms, parts, strict=True):
             if not re.fullmatch(r"[\w.-]+", part) or part in ("sql", "total") or parts.count(part) > 1:
-                raise ValueError(
+                yield (
                     f"reward.terms: the part {part!r} of {term.scorer!r} must have a name of its own, of letters, "
                     "digits, '_', '.' and '-', and not sql or total. Give the term one: name = ..."
                 )
             if term.target and term.scorer not in (*PENALTIES, "step_bonus"):
-                raise ValueError(
+                yield (
                     f"reward.terms: target = {term.target} is for {', '.join(PENALTIES)} and step_bonus only; leave it "
                     f"out of {term.scorer!r}"
                 )
             if term.limit and (term.scorer not in PENALTIES or term.limit <= term.target):
-                raise ValueError(
+                yield (
                     f"reward.terms: limit = {term.limit} is where {' or '.join(PENALTIES)} is whole, above target = "
                     f"{term.target}; {'raise it' if term.scorer in PENALTIES else 'leave it out'} ({term.scorer!r})"
                 )
-        return self

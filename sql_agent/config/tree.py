@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
-
-from pydantic import model_validator
 
 from sql_agent.config.agent import AgentConfig
 from sql_agent.config.agents import check_agent_tree, unknown_agent
@@ -129,8 +128,14 @@ class TrainConfig(AgentTree):
         path = self.model.lora_adapter_path
         return Path(path).expanduser().resolve() if path and compares else None
 
-    @model_validator(mode="after")
-    def _agents_fit(self) -> TrainConfig:
+    def problems(self) -> Iterator[str]:
+        yield from self._agents_fit()
+        yield from self._keys_go_together()
+        yield from self._machines_and_validations_fit()
+        yield from self._temperature_and_lengths_fit()
+        yield from self._batches_divide()
+
+    def _agents_fit(self) -> Iterator[str]:
         """Names and sections of agents, and the names that files of questions give."""
         for name, tree in self.agents.items():
             check_agent_tree(name, tree)
@@ -138,11 +143,9 @@ class TrainConfig(AgentTree):
             for entry in getattr(self.data, key):
                 if entry.agent and entry.agent not in self.agents:
                     problem = unknown_agent(entry.agent, self.agents)
-                    raise ValueError(f"data.{key}: {entry.file!r} has agent = {entry.agent!r}: {problem}")
-        return self
+                    yield f"data.{key}: {entry.file!r} has agent = {entry.agent!r}: {problem}"
 
-    @model_validator(mode="after")
-    def _keys_go_together(self) -> TrainConfig:
+    def _keys_go_together(self) -> Iterator[str]:
         """What NEEDS says. Learning from files reads none of the keys of rollouts, and GRPO none of theirs."""
         ours = {self.method} if self.method in ("sft", "dpo") else set(TrainConfig.model_fields) - {"sft", "dpo"}
         for key, other, values, why in NEEDS:
@@ -152,81 +155,72 @@ class TrainConfig(AgentTree):
             other_value = self._value(other)
             other_text = "empty" if other_value == "" else str(other_value).lower()  # as NEEDS has it
             if is_read and other_text not in values.split(" or "):
-                raise ValueError(f"{key} = {value} needs {other} = {values}: {why}. Set that, or leave {key} out")
-        return self
+                yield f"{key} = {value} needs {other} = {values}: {why}. Set that, or leave {key} out"
 
     def _value(self, key: str) -> Any:
         return functools.reduce(getattr, key.split("."), self)
 
-    @model_validator(mode="after")
-    def _machines_and_validations_fit(self) -> TrainConfig:
+    def _machines_and_validations_fit(self) -> Iterator[str]:
         """What several machines, stopping early and a teacher elsewhere need."""
         rollout, trainer = self.rollout, self.trainer
         if trainer.early_stop and min(trainer.save_every, trainer.validate_every) <= 0:
-            raise ValueError(
+            yield (
                 f"trainer.early_stop = {trainer.early_stop} needs validations and checkpoints: set "
                 "trainer.validate_every and trainer.save_every above 0"
             )
         if rollout.gateways != "one" and trainer.n_nodes == 1:
-            raise ValueError(
-                f"rollout.gateways = {rollout.gateways} needs several machines (trainer.n_nodes); leave it at one"
-            )
+            yield f"rollout.gateways = {rollout.gateways} needs several machines (trainer.n_nodes); leave it at one"
         if self.optim.teacher.startswith("http") and rollout.temperature != 1:
-            raise ValueError(
+            yield (
                 f"optim.teacher = {self.optim.teacher} tells log-probabilities at temperature 1, and "
                 f"rollout.temperature = {rollout.temperature:g}: set that to 1"
             )
         packs = trainer.device != "cpu" and self.model.attention == "flash_attention_2"
         if trainer.sequence_parallel > 1 and not packs:
-            raise ValueError(
+            yield (
                 f"trainer.sequence_parallel = {trainer.sequence_parallel} needs a GPU and model.attention = "
                 "flash_attention_2, which takes rows without padding: set that, or leave it at 1"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _temperature_and_lengths_fit(self) -> TrainConfig:
+    def _temperature_and_lengths_fit(self) -> Iterator[str]:
         """A temperature that can be trained with, and rows that hold what is sampled."""
         rollout = self.rollout
         if rollout.temperature == 0:
-            raise ValueError(
+            yield (
                 "rollout.temperature = 0 must be above 0: a question's rollouts would be the same, and the trainer "
                 "divides by it. rollout.validation has a temperature of its own; set rollout.temperature = 1.0"
             )
         if rollout.level == "trajectory" and rollout.trajectory_max_response_tokens < rollout.max_response_tokens:
-            raise ValueError(
+            yield (
                 f"rollout.trajectory_max_response_tokens = {rollout.trajectory_max_response_tokens} must not be below "
                 f"rollout.max_response_tokens = {rollout.max_response_tokens}: a single answer would be cut"
             )
         if rollout.max_model_len > rollout.row_tokens:
-            raise ValueError(
+            yield (
                 f"rollout.max_model_len = {rollout.max_model_len} must not exceed the {rollout.row_tokens} tokens of a "
                 f"training row (level {rollout.level}): what is sampled beyond them could not be trained. Raise "
                 "rollout.trajectory_max_response_tokens, or rollout.max_prompt_tokens with level transition"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _batches_divide(self) -> TrainConfig:
+    def _batches_divide(self) -> Iterator[str]:
         """verl asserts these in a worker, minutes later."""
         optim = self.optim
         rows = self.optim.mini_batch_questions * self.rollout.group_size
         if optim.mini_batch_questions > optim.questions_per_step:
-            raise ValueError(
+            yield (
                 f"optim.mini_batch_questions = {optim.mini_batch_questions} must not exceed optim.questions_per_step = "
                 f"{optim.questions_per_step}: a mini-batch is a part of a step. Lower the one, or raise the other"
             )
         if optim.questions_per_step * self.rollout.group_size % self.trainer.n_ranks:
-            raise ValueError(
+            yield (
                 f"optim.questions_per_step x rollout.group_size = {optim.questions_per_step * self.rollout.group_size} "
                 f"must be a multiple of trainer.n_nodes x trainer.n_gpus = {self.trainer.n_ranks}"
             )
         if self.trainer.device == "cpu" and self.trainer.offload == "always":
-            raise ValueError('trainer.offload = "always" needs a GPU: on a CPU there is no second memory; leave it out')
+            yield 'trainer.offload = "always" needs a GPU: on a CPU there is no second memory; leave it out'
         if rows % (optim.micro_batch_rows * self.trainer.n_ranks):
-            raise ValueError(
+            yield (
                 f"optim.mini_batch_questions x rollout.group_size = {rows} must be a multiple of "
                 f"optim.micro_batch_rows x trainer.n_nodes x trainer.n_gpus = "
                 f"{optim.micro_batch_rows * self.trainer.n_ranks}"
             )
-        return self

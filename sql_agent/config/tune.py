@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
-
-from pydantic import model_validator
 
 from sql_agent.config.node import Node, option
 
@@ -43,11 +42,9 @@ class DpoConfig(TuneConfig):
     margin: float = option(0.2, "of rollouts, those of one question make a pair from this difference of rewards", gt=0)
     pairs_per_question: int = option(4, "pairs of one question, or group, at most", ge=1)
 
-    @model_validator(mode="after")
-    def _kto_compares_rows(self) -> DpoConfig:
+    def problems(self) -> Iterator[str]:
         if self.loss == "kto" and self.batch_size < 2:
-            raise ValueError(
+            yield (
                 f"dpo.batch_size = {self.batch_size}: kto estimates how far the policy has moved from prompts with "
                 "what other rows of the batch say; give 2 or more pairs"
             )
-        return self

@@ -66,14 +66,6 @@ class Call:
     asked_s: float = field(default_factory=time.time)
 
 
-@dataclass
-class Sampled:
-    """The calls of a rollout so far."""
-
-    turns: list[rows.Call] = field(default_factory=list)
-    times: list[tuple[float, float]] = field(default_factory=list)  # asked and answered, seconds since 1970
-
-
 class PolicyEndpoint:
     """A context manager: it listens from enter to exit."""
 
@@ -84,7 +76,7 @@ class PolicyEndpoint:
         self._lock = threading.Lock()
         self._last_s = 0.0
         self._playing: dict[str, int] = {}  # rollout -> its place among those of the step
-        self.sampled: defaultdict[str, Sampled] = defaultdict(Sampled)
+        self.sampled: defaultdict[str, list[rows.Call]] = defaultdict(list)  # rollout -> its calls so far
 
     def __enter__(self) -> PolicyEndpoint:
         self.worker = LoopThread("policy")
@@ -197,9 +189,8 @@ class PolicyEndpoint:
         if message.get("tool_calls") and reason == "stop":
             reason = "tool_calls"
         if call.trained:
-            sampled = self.sampled[call.rollout]
-            sampled.turns.append(rows.Call(call.prompt, ids, answer.log_probs[: len(ids)], reason))
-            sampled.times.append((call.asked_s, time.time()))
+            facts = {"started_s": call.asked_s, "ended_s": time.time()}
+            self.sampled[call.rollout].append(rows.Call(call.prompt, ids, answer.log_probs[: len(ids)], reason, facts))
         n_in, n_out = len(call.prompt), len(ids)
         return {
             "id": f"call-{secrets.token_hex(8)}",

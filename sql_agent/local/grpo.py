@@ -7,30 +7,28 @@ configuration are equal bit for bit, resumed ones too; SIGTERM or Ctrl-C ends th
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.nn.utils import clip_grad_norm_
 
+from agl_plugin.audit.facts import Batched
 from agl_plugin.audit.stored import StoredRun
+from agl_plugin.outcome import Outcome, as_played
 from agl_plugin.run.kept import Checkpoints
 from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.run.resampling import Places, key_of
-from agl_plugin.run.statistics import no_data
 from agl_plugin.update.advantage import add_advantages
-from agl_plugin.update.batch import Batch, build_batch
-from agl_plugin.update.phases import phases_of
+from agl_plugin.update.batch import Batch
 from agl_plugin.update.policy_loss import micro_batch_loss
 from agl_plugin.update.prepare import needs_pass, prepare, result
+from agl_plugin.update.rows import Limits
 from agl_plugin.update.rules import PLAN, Plan, parts
 from agl_plugin.update.telling import Telling
-from sql_agent.data.dataset import to_row
 from sql_agent.local.notes import Notes
 from sql_agent.local.policy import Policy
-from sql_agent.local.rollouts import Played, Player, as_played, asked_groups, rewards_of
+from sql_agent.local.rollouts import Player
 from sql_agent.local.sampling import Sampler
 from sql_agent.records import Question
 from sql_agent.training.job import GrpoPlan
@@ -80,10 +78,10 @@ def train_step(run: Run, step: int) -> None:
     notes.begin()
     # Episodes of the step's questions, a group of each, graded as they end. A fault leaves one without a reward.
     with notes.timed("rollouts"):
-        played, places, questions = episodes(run, step)
-    notes.played(played, step=step, mode="train")
+        outcome, places = episodes(run, step)
+    notes.played(outcome, step=step)
     # Rows: what the policy saw and sampled, one row an episode where its calls continue each other.
-    batch = batch_of(run, played, places, step)
+    batch, batched = batch_of(run, outcome, places, step)
     # Advantages: how much more an episode earned than the others of its question, for each token sampled in it.
     add_advantages(batch.data, config.optim.advantage, rules)
     data: Any = batch.data[~batch.data.batch["is_drop_mask"]]  # no prompts over the limit, no rows with no token
@@ -100,62 +98,51 @@ def train_step(run: Run, step: int) -> None:
     with notes.timed("update_actor"):
         metrics, updated = result(prepared, [update(policy, prepared.data, micro_rows=config.optim.micro_batch_rows)])
     metrics |= batch.metrics | {"perf/total_num_tokens": int(tensors["attention_mask"].sum())}
-    metrics |= run.order.learned(step, asked_groups(questions, played))
-    notes.trained(step, metrics, played=played, places=places, batch=batch, updated=updated)
+    metrics |= run.order.learned(step, outcome.asked_groups)
+    notes.trained(step, metrics, outcome=outcome, places=places, batched=batched, updated=updated)
 
 
-def episodes(run: Run, step: int) -> tuple[list[Played], Places, list[Question]]:
-    """The rollouts of a step, played or stored, which groups are in its batch, and the question of each group. With
-    `rollout.resample_flat_groups` groups that all earned the same give their places to other questions."""
-    questions = [run.plan.train[place] for place in run.order.of_step(step)]
+def episodes(run: Run, step: int) -> tuple[Outcome, Places]:
+    """The rollouts of a step, played or stored, and which groups are in its batch. With `rollout.resample_flat_groups`
+    groups that all earned the same give their places to other questions."""
+    at, run_dir = run.order.of_step(step), run.plan.run_dir
     if run.stored:
-        played = as_played(run.stored.rollouts(run.order.of_step(step), use=run.order.use(step), step=step))
+        outcome = Outcome(as_played(run.stored.rollouts(at, use=run.order.use(step), step=step)), run_dir)
     else:
-        played = run.player.play(questions, run.sampler, step=step, mode="train")
-    places = Places(sorted({episode.group for episode in played}))
-    spare = run.order.spare(step)
-    used = {key_of(to_row(question)) for question in questions}
+        questions = [run.plan.train[place] for place in at]
+        outcome = Outcome(run.player.play(questions, run.sampler, step=step, mode="train"), run_dir)
+    places, spare = Places(sorted(outcome.rollouts.groups)), run.order.spare(step)
+    used = {key_of(question) for question in outcome.rollouts.questions.values()}
     for _ in range(run.plan.config.rollout.resample_flat_groups):
-        flat = places.flat(rewards_of(played))
+        flat, n_played = places.flat(outcome.rewards), len(outcome.rollouts.questions)
         others = [Question.model_validate(row) for row in spare.draw(len(flat), used=used)]
         if not others:
             break
-        fresh = run.player.play(others, run.sampler, step=step, mode="train", first=len(played))
-        played, questions = played + fresh, questions + others
-        groups = dict.fromkeys(episode.group for episode in fresh)
-        places.fill(dict(zip(flat, groups, strict=False)), rewards_of(played))
-    return played, places, questions
+        fresh = run.player.play(others, run.sampler, step=step, mode="train", first=n_played)
+        outcome = Outcome(outcome.rollouts.with_more(fresh), run_dir)
+        places.fill(dict(zip(flat, fresh.groups, strict=False)), outcome.rewards)
+    return outcome, places
 
 
 def probe(run: Run) -> None:
     """Play questions with the first weights, from which nothing is learned but how hard they are."""
     run.notes.begin()
     questions = [run.plan.train[place] for place in run.order.to_probe]
-    played = run.player.play(questions, run.sampler, step=0, mode="train")
-    run.notes.played(played, step=0, mode="train")
-    run.notes.probed(run.order.probed(asked_groups(questions, played)))
+    outcome = Outcome(run.player.play(questions, run.sampler, step=0, mode="train"), run.plan.run_dir)
+    run.notes.played(outcome, step=0)
+    run.notes.probed(run.order.probed(outcome.asked_groups))
 
 
-def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> Batch:
+def batch_of(run: Run, outcome: Outcome, places: Places, step: int) -> tuple[Batch, Batched]:
     """The rows of scored rollouts whose group has at least two. Raises RunError when there are none."""
     rollout = run.plan.config.rollout
-    sizes = Counter({name: len(rewards) for name, rewards in rewards_of(played).items()})
-    rollouts = {
-        episode.row["rollout_id"]: (episode.group, episode.reward, episode.turns)
-        for episode in played
-        if episode.reward is not None and sizes[episode.group] > 1 and episode.group in places.in_batch
-    }
-    records = {episode.row["rollout_id"]: episode.row for episode in played}
-    if not rollouts:
-        raise no_data(f"step {step}: no question has two scored rollouts to compare", list(records.values()))
-    by_turn = rollouts.items() if run.plan.trainer.update.by_turn else ()
-    return build_batch(
-        rollouts,
+    return outcome.batch(
+        places,
+        Limits(rollout.max_prompt_tokens, rollout.row_response_tokens),
         merge=rollout.level == "trajectory",
-        max_prompt_tokens=rollout.max_prompt_tokens,
-        max_response_tokens=rollout.row_response_tokens,
         pad_id=run.policy.pad_id,
-        phases={name: phases_of(records[name], len(turns), reward=gain) for name, (_, gain, turns) in by_turn} or None,
+        by_turn=run.plan.trainer.update.by_turn,
+        step=step,
     )
 
 
@@ -191,6 +178,6 @@ def update(policy: Policy, data: Any, *, micro_rows: int) -> dict[str, list[Any]
 def validate(run: Run, *, step: int) -> float | None:
     """Play the validation questions once each, as `rollout.validation` samples; their mean reward."""
     run.notes.begin()
-    played = run.player.play(run.plan.val, run.sampler, step=step, mode="val")
-    run.notes.played(played, step=step, mode="val")
-    return run.notes.validated(step, played)
+    outcome = Outcome(run.player.play(run.plan.val, run.sampler, step=step, mode="val"), run.plan.run_dir)
+    run.notes.played(outcome, step=step)
+    return run.notes.validated(step, outcome)

@@ -14,11 +14,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from agl_plugin.audit.facts import Seen
-from agl_plugin.audit.stored import StoredRollout
+from agl_plugin.run.ahead import Finished, InFlight
 from agl_plugin.update.rows import Call
 from foundation.background import Overdue, within
 from foundation.rollout_keys import AWAITS_GROUP, TIMED_OUT, RunKeys
@@ -27,7 +26,7 @@ from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import AgentTree
 from sql_agent.data.dataset import to_row
-from sql_agent.local.endpoint import PolicyEndpoint, Sampled
+from sql_agent.local.endpoint import PolicyEndpoint
 from sql_agent.local.sampling import Sampler
 from sql_agent.records import Episode, Question, Reward, rollout_record
 from sql_agent.scoring.groups import grader_of
@@ -38,26 +37,6 @@ Mode = Literal["train", "val"]
 PATIENCE = 0.25  # the others must not run out of time for one that hangs; nobody is done before it anyway
 POLL_S = 0.002
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Played:
-    """A rollout: its line of rollouts.jsonl, and its LLM calls. `group` is its question's, by name; a stored one has
-    been `seen` by the audit of its own run."""
-
-    group: str
-    row: dict[str, Any]
-    turns: Sequence[Call]
-    times: Sequence[tuple[float, float]] = ()  # of each call: asked and answered, seconds since 1970
-    seen: Seen | None = None
-
-    @property
-    def reward(self) -> float | None:
-        return None if self.row["unscored"] else self.row["reward"]
-
-
-def as_played(rollouts: Sequence[StoredRollout]) -> list[Played]:
-    return [Played(stored.record["group"], stored.record, stored.seen.calls, seen=stored.seen) for stored in rollouts]
 
 
 class Player:
@@ -72,8 +51,8 @@ class Player:
 
     def play(
         self, questions: Sequence[Question], sampler: Sampler, *, step: int, mode: Mode, first: int = 0
-    ) -> list[Played]:
-        """Rollouts of the questions: a group of each in training, else one; the calling thread samples.
+    ) -> InFlight:
+        """Finished rollouts of the questions: a group of each in training, else one; the calling thread samples.
 
         `first`: how many rollouts the step has already, which these stand in for.
         """
@@ -94,14 +73,22 @@ class Player:
                 patience_s -= POLL_S * waiting
             for call, answer in zip(calls, sampler.answers(calls), strict=True):
                 self._endpoint.answer(call, answer)
-        played: list[Played] = []
-        for n, (name, task) in enumerate(zip(names, tasks, strict=True), start=first):
-            record, sampled = task.result(), self._endpoint.sampled.get(name, Sampled())
+        played = InFlight()
+        for n, (name, question, task) in enumerate(zip(names, questions, tasks, strict=True), start=first):
+            record, calls = task.result(), self._endpoint.sampled.get(name, [])
             group = f"{mode}-{step}-group-{n // size}"
             place = {"step": step, "mode": mode, "group": group, "resampled": first > 0}
-            row = record | _keys(name, sampled, record, place)
-            played.append(Played(group, row, sampled.turns, sampled.times))
-        return self._graded(played) if mode == "train" else played
+            played.questions[name] = {**to_row(question), "data_id": group}
+            played.rows.append(record | _keys(name, calls, record, place))
+        if mode == "train":
+            self._grade(played.rows)
+        n_updates = max(0, step - 1) if mode == "train" else step
+        for row in played.rows:
+            seen = _seen(row, self._endpoint.sampled.get(row["rollout_id"], []), weights=n_updates)
+            reward = None if row["unscored"] else row["reward"]
+            played.seen.append(seen)
+            played.finished[row["rollout_id"]] = Finished(reward, row["unscored"], seen.calls)
+        return played
 
     def _seeds(self, questions: Sequence[Question], *, step: int, mode: Mode) -> list[int]:
         """Those of the rollouts, as train_sql_agent.py has them."""
@@ -136,41 +123,39 @@ class Player:
         finally:
             self._endpoint.over(name)
 
-    def _graded(self, played: list[Played]) -> list[Played]:
-        for group in {rollout.group for rollout in played if rollout.row["unscored"] == AWAITS_GROUP}:
-            members = [rollout for rollout in played if rollout.group == group]
-            changes = self._endpoint.worker.submit(self._grader([rollout.row for rollout in members])).result()
-            for rollout, change in zip(members, changes, strict=True):
-                rollout.row.update(change)
-        return played
+    def _grade(self, rows: Sequence[dict[str, Any]]) -> None:
+        for group in {row["group"] for row in rows if row["unscored"] == AWAITS_GROUP}:
+            members = [row for row in rows if row["group"] == group]
+            changes = self._endpoint.worker.submit(self._grader(members)).result()
+            for row, change in zip(members, changes, strict=True):
+                row.update(change)
 
 
-def _keys(name: str, sampled: Sampled, record: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
+def _keys(name: str, calls: Sequence[Call], record: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
     unscored = record["unscored"]
-    if not sampled.turns and unscored in ("", AWAITS_GROUP):
+    if not calls and unscored in ("", AWAITS_GROUP):
         unscored = "no_token_ids"
     keys = RunKeys(
         **place,
         rollout_id=name,
         status="succeeded" if unscored in ("", AWAITS_GROUP) else "failed",
         unscored=unscored,
-        prompt_tokens_by_call=[len(turn.prompt) for turn in sampled.turns],
-        response_tokens=[len(turn.sampled) for turn in sampled.turns],
-        finish_reasons=[turn.finish_reason for turn in sampled.turns],
+        prompt_tokens_by_call=[len(call.prompt) for call in calls],
+        response_tokens=[len(call.sampled) for call in calls],
+        finish_reasons=[call.finish_reason for call in calls],
     )
     return keys.model_dump()
 
 
-def rewards_of(played: Sequence[Played]) -> dict[str, list[float]]:
-    by_group: dict[str, list[float]] = {}
-    for rollout in played:
-        if rollout.reward is not None:
-            by_group.setdefault(rollout.group, []).append(rollout.reward)
-    return by_group
-
-
-def asked_groups(questions: Sequence[Question], played: Sequence[Played]) -> list[tuple[dict[str, str], list[float]]]:
-    """Each question, and the rewards of its scored rollouts; groups were played in the order of the questions."""
-    rewards = rewards_of(played)
-    groups = dict.fromkeys(rollout.group for rollout in played)
-    return [(to_row(question), rewards.get(group, [])) for question, group in zip(questions, groups, strict=True)]
+def _seen(row: dict[str, Any], calls: Sequence[Call], *, weights: int) -> Seen:
+    """What the audit keeps of a rollout, whose calls were answered by weights that have seen so many updates."""
+    rollout, attempt, now = row["rollout_id"], f"{row['rollout_id']}/a1", time.time()
+    facts = {"attempt_id": attempt, "weights_version": weights}
+    calls = [
+        dataclasses.replace(call, facts={**call.facts, **facts, "response_id": f"{attempt}/{n}"})
+        for n, call in enumerate(calls)
+    ]
+    attempt_row = {"id": attempt, "rollout_id": rollout, "n": 1, "status": row["status"]}
+    attempt_row["started_s"] = calls[0].facts["started_s"] if calls else now
+    attempt_row["ended_s"] = calls[-1].facts["ended_s"] if calls else now
+    return Seen(rollout, {}, [attempt_row], calls)

@@ -22,7 +22,7 @@ from sql_agent.run_report.plain import Tree, number
 
 EVALUATION = "evaluation"
 KEPT_CHARS = 200
-TEXTS = ("split", "decoding", "group", "question_id", "task_type", "unscored", "rollout_id", "agent")
+TEXTS = ("split", "decoding", "group", "question_id", "unscored", "rollout_id", "agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,6 @@ class Entry:
     decoding: str
     group: str
     question_id: str
-    task_type: str
     reward: float | None
     unscored: str
     rollout_id: str = ""

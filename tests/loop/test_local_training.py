@@ -327,9 +327,10 @@ def test_nothing_of_an_episode_counts_after_its_limit(tmp_path: Path, caplog: py
         began_s = time.monotonic()
         played = player.play(questions_of([0] * 3), sampler, step=2, mode="val")
         assert time.monotonic() - began_s < 20
-    assert [one.row["unscored"] for one in played] == ["timed_out", "timed_out", "no_reference"]
-    assert [one.row["answer"] for one in played] == ["", "", "42"] and played[1].reward is None
-    assert all("was ended" in one.row["reason"] for one in played[:2])
+    assert [row["unscored"] for row in played.rows] == ["timed_out", "timed_out", "no_reference"]
+    assert [row["answer"] for row in played.rows] == ["", "", "42"]
+    assert all(rollout.reward is None for rollout in played.finished.values())
+    assert all("was ended" in row["reason"] for row in played.rows[:2])
 
 
 def questions_of(files: list[int]) -> list[Question]:

@@ -19,7 +19,7 @@ from agl_plugin.update import rows
 from foundation.rollout_keys import AWAITS_GROUP
 from foundation.seeds import derived
 from sql_agent.agent.endpoint import Drawn
-from sql_agent.local.endpoint import QUIET_S, Call, Generated, PolicyEndpoint, Sampled
+from sql_agent.local.endpoint import QUIET_S, Call, Generated, PolicyEndpoint
 from sql_agent.local.rollouts import _keys  # pyright: ignore[reportPrivateUsage]
 from sql_agent.local.sampling import Sampler
 from tests.fsdp_shards import policy
@@ -74,7 +74,7 @@ def test_an_error_leaves_the_block_while_a_call_waits(tokenizer: Any) -> None:
 
 def test_a_rollout_that_its_group_will_judge_has_not_failed() -> None:
     of = {
-        why: _keys("r", Sampled([rows.Call([1], [2], [0.0])]), {"unscored": why}, {})["status"]
+        why: _keys("r", [rows.Call([1], [2], [0.0])], {"unscored": why}, {})["status"]
         for why in ("", AWAITS_GROUP, "llm_fault")
     }
     assert list(of.values()) == ["succeeded", "succeeded", "failed"]
