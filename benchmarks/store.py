@@ -1,14 +1,13 @@
 """A training's work on a store, without a network: so many rollouts, with steps, spans of calls and their pruning.
 
   .venv/bin/python -m benchmarks.store [--rollouts 10000]
-  .venv/bin/python -m benchmarks.store --postgres VARIABLE [--away-ms 2.5]   1, 2 and 4 stores over one empty database
+  .venv/bin/python -m benchmarks.store --postgres VARIABLE   1, 2 and 4 stores over one empty database
 
 On the memory store and on the one that lasts, each in a process of its own; a row per tenth of the rollouts: operations
 per second and CPU in ms per operation since the last row, memory of the process, size of the file, and how many of the
 rollouts that were ended the store does not have as such. Over PostgreSQL a row per number of stores: what all of them
 did, their CPU, that of the server's processes (where they are on this machine), the share of time that a connection
-waited for another's lock, and how busy this machine's cores were. `--away-ms` puts the server behind a wire that takes
-so long each way: the cores have time to spare then, and what more stores do shows whether they wait for each other.
+waited for another's lock, and how busy this machine's cores were.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from typing import Annotated, Any
 import psutil
 import typer
 
-from benchmarks.support.distant import distant
 from benchmarks.support.load import cpu_s
 from foundation.environment import COMMON_ENV
 
@@ -166,7 +164,6 @@ def succeeded(connection: Any) -> int:
 def main(
     rollouts: Annotated[int, typer.Option(min=10, help="so many on each store")] = 5000,
     postgres: Annotated[str, typer.Option(help="the variable with the address of a PostgreSQL database")] = "",
-    away_ms: Annotated[float, typer.Option(min=0, help="with --postgres: to the server and back, each")] = 0.0,
 ) -> None:
     """Measure the store in memory and the one in SQLite, or with --postgres 1, 2 and 4 stores over that database.
 
@@ -174,15 +171,12 @@ def main(
     """
     for name, value in COMMON_ENV.items():
         os.environ.setdefault(name, value)
-    if away_ms and not postgres:
-        raise typer.BadParameter(f"--away-ms {away_ms:g} is of a PostgreSQL server: name it with --postgres")
     if postgres:
         from agl_plugin.store.__main__ import address_in
 
         print(STORES_HEADER)
-        with distant(address_in(postgres), away_ms) as address:
-            for n_stores in (1, 2, 4):
-                measure_stores(n_stores, address, rollouts)
+        for n_stores in (1, 2, 4):
+            measure_stores(n_stores, address_in(postgres), rollouts)
         return
     print(HEADER)
     for backend in ("memory", "sqlite"):

@@ -2,16 +2,13 @@
 
   .venv/bin/python -m benchmarks.traffic [--seconds 5] [--path gateway ...] [--in-flight 1024 ...] [--delay-ms 2000 ...]
   .venv/bin/python -m benchmarks.traffic --path gateway --soak 100000
-  .venv/bin/python -m benchmarks.traffic --long [--rollouts 20] [--calls 50] [--tokens 8000]
 
 For each path, number of calls in flight and model (by default one that answers at once, and one that takes 500 ms):
 calls per second, CPU of the proxy and of the store in ms per call, calls that failed, and calls whose span the store
 has not got. `stock` is agentlightning.LLMProxy as it comes, with `agl store`; `gateway` is this project's, with the
 store that lasts; `direct` calls the model server (support/model_server.py). `--soak` makes so many calls, at 64 in
-flight; `--long` plays rollouts of 50 calls whose last one sees 8,000 tokens, with packed and with plain spans, and says
-what each costs (support/long_calls.py). Everything is on this machine, the client too: calls per second say what is
-possible beside it, CPU per call is what a path costs. All callers begin at once, which takes a share of a short time.
-Run it on an idle machine.
+flight. Everything is on this machine, the client too: calls per second say what is possible beside it, CPU per call is
+what a path costs. All callers begin at once, which takes a share of a short time. Run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -57,7 +54,7 @@ def store_process(path: str) -> Iterator[tuple[str, int]]:
             yield address, pid
 
 
-def make_proxy(path: str, store: Any, *, plain_spans: bool = False) -> Any:
+def make_proxy(path: str, store: Any) -> Any:
     from agl_plugin.proxy.gate import Gate
 
     port = free_port()
@@ -68,25 +65,21 @@ def make_proxy(path: str, store: Any, *, plain_spans: bool = False) -> Any:
         return LLMProxy(host="127.0.0.1", port=port, model_list=[], store=store, litellm_config=keyless)
     from agl_plugin.proxy.gateway import Gateway
 
-    return Gateway(
-        port, store=store, gate=Gate(), log_probs=True, plain_spans=plain_spans, calls_per_engine=CALLS_PER_ENGINE
-    )
+    return Gateway(port, store=store, gate=Gate(), log_probs=True, plain_spans=False, calls_per_engine=CALLS_PER_ENGINE)
 
 
 @asynccontextmanager
-async def proxy(
-    path: str, store: Any, model_url: str, *, n: int = N_ATTEMPTS, plain_spans: bool = False
-) -> AsyncIterator[Proxied]:
+async def proxy(path: str, store: Any, model_url: str) -> AsyncIterator[Proxied]:
     """A started proxy; 0 stands for the process of none."""
     if path == "direct":
         yield [f"{model_url}/chat/completions"], 0
         return
-    llm_proxy = make_proxy(path, store, plain_spans=plain_spans)
+    llm_proxy = make_proxy(path, store)
     params = {"model": f"hosted_vllm/{MODEL}", "api_base": f"{model_url}/"}
     llm_proxy.update_model_list([{"model_name": MODEL, "litellm_params": params}])
     await llm_proxy.start()
     try:
-        rollouts = [await store.start_rollout(None) for _ in range(n)]
+        rollouts = [await store.start_rollout(None) for _ in range(N_ATTEMPTS)]
         resource = llm_proxy.as_resource()
         places = [resource.get_base_url(rollout.rollout_id, rollout.attempt.attempt_id) for rollout in rollouts]
         yield [f"{place}/v1/chat/completions" for place in places], llm_proxy.server_launcher._proc.pid
@@ -125,16 +118,12 @@ async def at_rest(pid: int) -> None:
         await asyncio.sleep(0.5)
 
 
-def rollout_ids(urls: list[str]) -> list[str]:
-    """Whose calls go to these addresses; nobody's without a proxy."""
-    return [url.split("/rollout/")[1].split("/")[0] for url in urls if "/rollout/" in url]
-
-
 async def n_spans(store: Any, urls: list[str]) -> int:
-    """How many spans of calls the store has of these attempts."""
+    """How many spans of calls the store has of these attempts; without a proxy they are nobody's."""
     from agl_plugin.proxy.spans import CALL_SPAN
 
-    results = [await store.query_spans(rollout_id, name=CALL_SPAN, limit=1) for rollout_id in rollout_ids(urls)]
+    rollout_ids = [url.split("/rollout/")[1].split("/")[0] for url in urls if "/rollout/" in url]
+    results = [await store.query_spans(rollout_id, name=CALL_SPAN, limit=1) for rollout_id in rollout_ids]
     return sum(result.total for result in results)
 
 
@@ -170,52 +159,10 @@ async def measured(paths: list[str], loads: list[tuple[int, int]], *, model: str
             await store.close()
 
 
-async def measured_long(model: str, *, rollouts: int, calls: int, tokens: int) -> dict[str, dict[str, float]]:
-    """Of each form of spans: CPU milliseconds and bytes a rollout. RuntimeError where they give other rows."""
-    from agentlightning import LightningStoreClient
-
-    from agl_plugin.update.rows import Limits
-    from benchmarks.support import long_calls
-
-    costs: dict[str, dict[str, float]] = {}
-    rows: dict[str, list[Any]] = {}
-    for form in ("plain", "packed"):
-        with store_process("gateway") as (address, store_pid):
-            store, plain = LightningStoreClient(address), form == "plain"
-            place = f"{model}/long/{calls}/{tokens}/v1"
-            async with proxy("gateway", store, place, n=rollouts, plain_spans=plain) as (urls, pid):
-                await at_rest(store_pid)
-                gateway_s, store_s = cpu_s(pid), cpu_s(store_pid)
-                await long_calls.play_all(urls, calls=calls, tokens=tokens)
-                await at_rest(store_pid)
-                spent = {"gateway_s": cpu_s(pid) - gateway_s, "store_s": cpu_s(store_pid) - store_s}
-            ids = rollout_ids(urls)
-            read_cost, rows[form], seen = await long_calls.read(store, ids, limits=Limits(tokens, 2 * tokens))
-            spans = await store.query_spans(ids[0])
-            size = {"span_bytes": rollouts * sum(len(span.model_dump_json()) for span in spans)}
-            costs[form] = spent | read_cost | size | long_calls.audited(seen, whole=plain)
-            await store.close()
-    if [str(row) for row in rows["plain"]] != [str(row) for row in rows["packed"]]:
-        raise RuntimeError("packed and plain spans gave other rows")
-    return {form: {cost: value / rollouts for cost, value in of_form.items()} for form, of_form in costs.items()}
-
-
-def long_lines(costs: dict[str, dict[str, float]]) -> Iterator[str]:
-    yield f"{'of a rollout':16}{'plain':>12}{'packed':>12}{'ratio':>8}"
-    for cost, plain in costs["plain"].items():
-        packed, unit = costs["packed"][cost], 1000 if cost.endswith("_s") else 1 / 1024
-        label = cost.replace("_s", " ms") if cost.endswith("_s") else cost.replace("_bytes", " KiB")
-        yield f"{label:16}{plain * unit:12.2f}{packed * unit:12.2f}{plain / max(packed, 1e-9):8.1f}"
-
-
 def main(
     path: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PATHS)} (default: all)")] = None,
     seconds: Annotated[float, typer.Option(min=1, help="time of each measurement")] = 5.0,
     soak: Annotated[int, typer.Option(min=0, help="so many calls at 64 in flight instead")] = 0,
-    long: Annotated[bool, typer.Option("--long", help="rollouts of a growing history instead, in both forms")] = False,
-    rollouts: Annotated[int, typer.Option(min=1, help="with --long: how many")] = 20,
-    calls: Annotated[int, typer.Option(min=2, help="with --long: of each")] = 50,
-    tokens: Annotated[int, typer.Option(min=100, help="with --long: that the last call sees")] = 8000,
     in_flight: Annotated[list[int] | None, typer.Option(min=1, help=f"calls in flight (default: {IN_FLIGHT})")] = None,
     delay_ms: Annotated[list[int] | None, typer.Option(min=0, help=f"of the model (default: {DELAYS_MS})")] = None,
 ) -> None:
@@ -224,14 +171,9 @@ def main(
     if strangers := set(paths) - {*PATHS}:
         typer.echo(f"error: --path {', '.join(sorted(strangers))}: must be of {', '.join(PATHS)}", err=True)
         raise typer.Exit(2)
-    if long and (in_flight or delay_ms):
-        raise typer.BadParameter("--long plays rollouts of its own: leave --in-flight and --delay-ms out")
     for name, value in COMMON_ENV.items():
         os.environ.setdefault(name, value)
     with model_server() as model:
-        if long:
-            costs = asyncio.run(measured_long(model, rollouts=rollouts, calls=calls, tokens=tokens))
-            return typer.echo("\n".join(long_lines(costs)))
         usual = ((0,), (64,)) if soak else (DELAYS_MS, IN_FLIGHT)
         loads = [*itertools.product(delay_ms or usual[0], in_flight or usual[1])]
         asyncio.run(measured(paths, loads, model=model, seconds=seconds, soak=soak))

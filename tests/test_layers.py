@@ -68,7 +68,6 @@ ONLY_IN = {
         "benchmarks.scale",
         "benchmarks.traffic",
         "benchmarks.store",
-        "benchmarks.support.long_calls",
     ],
     "verl": ["agl_plugin.*"],
     "ray": ["agl_plugin.*"],

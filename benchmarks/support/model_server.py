@@ -1,19 +1,16 @@
 """A model server that costs next to nothing, in a process of its own: benchmarks/traffic.py measures what is before it.
 
 It answers POST /DELAY_MS/v1/chat/completions after so many milliseconds with the same answer, of as many token ids as
-vLLM gives for a short question; as a stream, an event per token over that time, where it is asked for one. At
-/long/CALLS/TOKENS/v1/chat/completions its prompts have more ids for each message, to so many tokens. Not covered:
+vLLM gives for a short question; as a stream, an event per token over that time, where it is asked for one. Not covered:
 faults (sql_agent/testing/server.py has those), any sampling.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
 import json
 import multiprocessing
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -43,20 +40,6 @@ def answer(number: int) -> dict[str, Any]:
     return reply
 
 
-def long_answer(n: int, *, calls: int, tokens: int) -> dict[str, Any]:
-    """The answer to call n, from 0, of so many; its prompt begins with the one before and what was sampled there."""
-    rng, reply = random.Random(1), answer(0)
-    ids = [rng.randrange(150_000) for _ in range(tokens + N_IDS)]
-    first = min(2 * N_PROMPT_IDS, tokens)
-    place = first + (tokens - first) * n // max(1, calls - 1)
-    reply[IDS] = ids[:place]
-    choice = reply["choices"][0]
-    choice["token_ids"] = ids[place : place + N_IDS]
-    for token in choice["logprobs"]["content"]:
-        token["logprob"] = -rng.expovariate(2.0)
-    return reply
-
-
 def events(number: int) -> Iterator[bytes]:
     whole = answer(number)
     choice, head = whole["choices"][0], {"id": whole["id"], "object": "chat.completion.chunk", "model": MODEL}
@@ -74,18 +57,7 @@ def _serve(port: int) -> None:
     end_with_parent()
     head, tail = (part.encode() for part in json.dumps(answer(0), ensure_ascii=False).split("0" * 12))
     numbers = itertools.count()
-
     streamed = list(events(0))
-
-    @functools.cache
-    def long_parts(n: int, calls: int, tokens: int) -> list[bytes]:
-        text = json.dumps(long_answer(n, calls=calls, tokens=tokens), ensure_ascii=False)
-        return [part.encode() for part in text.split("0" * 12)]
-
-    async def complete_long(request: web.Request) -> web.StreamResponse:
-        n = len(json.loads(await request.read())["messages"]) // 2 - 1
-        before, after = long_parts(n, int(request.match_info["calls"]), int(request.match_info["tokens"]))
-        return web.Response(body=b"%s%012d%s" % (before, next(numbers), after), content_type="application/json")
 
     async def stream(request: web.Request, pause_s: float) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -106,8 +78,7 @@ def _serve(port: int) -> None:
         body = b"%s%012d%s" % (head, next(numbers), tail)
         return web.Response(body=body, content_type="application/json")
 
-    app = web.Application(client_max_size=2**25)
-    app.router.add_post("/long/{calls}/{tokens}/v1/chat/completions", complete_long)
+    app = web.Application()
     app.router.add_post("/{delay_ms}/v1/chat/completions", complete)
     web.run_app(app, host="127.0.0.1", port=port, print=lambda *_: None, access_log=None, backlog=1024)
 

@@ -53,9 +53,7 @@ SCHEMA_MARK = "{schema}"
 
 
 class EpisodeStopped(AgentGRPOError):
-    def __init__(self, reason: StopReason) -> None:
-        super().__init__(reason)
-        self.reason: StopReason = reason
+    """The policy makes the same call again and again."""
 
 
 ENDINGS = (EpisodeStopped, MaxTurnsExceeded, ModelBehaviorError, AgentsUserError, openai.OpenAIError)
@@ -66,7 +64,7 @@ class EpisodeHooks(RunHooks[EpisodeContext]):
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
         if is_repeated_call(context.context):
-            raise EpisodeStopped("repeated_call")
+            raise EpisodeStopped
         context.context.asked_s = time.time()
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
@@ -295,7 +293,7 @@ def stop_reason_of(exc: Exception, context: EpisodeContext) -> StopReason:
     """Why the policy could not go on, of what openai-agents' loop raised. Raises what broke around it as a Fault."""
     match exc:
         case EpisodeStopped():
-            return exc.reason
+            return "repeated_call"
         case MaxTurnsExceeded():
             return "max_turns"
         case ModelBehaviorError():

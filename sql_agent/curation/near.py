@@ -160,15 +160,8 @@ def _ordered(new: Sequence[str], old: Sequence[str], seen: Seen) -> float:
 
 
 def _name_others(new: Wording, old: Wording) -> bool:
-    """Whether each names a drug or disease that the other does not, none of them a piece of one with a slip in it."""
-    mine, theirs = new.names.keys() - old.names.keys(), old.names.keys() - new.names.keys()
-    if not (mine and theirs):
-        return False
-    pieces = all(
-        any(new.names[name] in old.names[other] or old.names[other] in new.names[name] for other in theirs)
-        for name in mine
-    )
-    return not pieces or new.rest == old.rest
+    """Whether each names a drug or disease that the other does not."""
+    return bool(new.names - old.names and old.names - new.names)
 
 
 def _reordered(new: Wording, old: Wording, seen: Seen) -> float:

@@ -91,12 +91,11 @@ DENIED = "not"
 
 @dataclass(frozen=True)
 class Wording:
-    """The words that carry a question, as words.txt has them; the drugs and diseases among them, and how they are
-    written here; its own tokens, all of them and those that do not only ask; and, of Chinese, before numbers and units
-    are put into one form."""
+    """The words that carry a question, as words.txt has them; the drugs and diseases among them; its own tokens, all of
+    them and those that do not only ask; and, of Chinese, before numbers and units are put into one form."""
 
     words: tuple[str, ...]
-    names: dict[str, str]
+    names: frozenset[str]
     framed: tuple[str, ...]
     plain: tuple[str, ...]
     written: tuple[str, ...]
@@ -122,11 +121,6 @@ class Wording:
         return frozenset(self.words)
 
     @functools.cached_property
-    def rest(self) -> list[str]:
-        """The words but the names."""
-        return sorted(word for word in self.words if word not in self.names)
-
-    @functools.cached_property
     def numbers(self) -> tuple[str, ...]:
         """Its numbers, sorted."""
         return tuple(word for word in self.ordered[0] if word[:1].isdigit())
@@ -147,7 +141,8 @@ def wording(text: str) -> Wording:
     spoken = _without_courtesy(in_digits(spoken))
     parts = _frame_zh().split(POLITE.sub(" ", spoken))  # what stands between Chinese words that only ask
     plain = tuple(_base(token) for part in parts if part for token in TOKEN.findall(part))
-    tokens, names = _named(plain)
+    tokens = _named(plain)
+    names = groups()[1].intersection(tokens)
     priced = "price" if "much" in tokens else ""  # how much a thing is and what it costs
     words = tuple(DENIED if token in DENIALS else token for token in tokens if token not in ("1", priced))
     framed = tuple(_base(token, respelt=False) for token in TOKEN.findall(POLITE.sub(" ", spoken)))
@@ -245,18 +240,13 @@ def are_listed_together(phrase: tuple[str, ...], other: tuple[str, ...]) -> bool
     return not _lines().get(phrase, set()).isdisjoint(_lines().get(other, set()))
 
 
-def _named(tokens: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
-    """The tokens that say something, with each phrase of words.txt, longest first, as its group's first one; and the
-    names among them."""
-    phrases, names, _ = groups()
+def _named(tokens: tuple[str, ...]) -> list[str]:
+    """The tokens that say something, with each phrase of words.txt, longest first, as its group's first one."""
+    phrases = groups()[0]
     words: list[str] = []
-    written: dict[str, str] = {}
     for piece in pieces(tokens, phrases.__contains__, longest=LONGEST):
-        meaning = phrases.get(piece, () if piece[0] in STOP else piece)
-        if meaning and meaning[0] in names:
-            written[meaning[0]] = "".join(piece)
-        words += meaning
-    return words, written
+        words += phrases.get(piece, () if piece[0] in STOP else piece)
+    return words
 
 
 def pieces[Text: (str, tuple[str, ...])](
