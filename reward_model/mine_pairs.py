@@ -19,7 +19,7 @@ import typer
 
 from foundation.command import alias
 from foundation.errors import UserError
-from foundation.files import write_lines
+from foundation.files import refuse_input, write_lines
 from reward_model.pairs import Item, Pair, Skipped, Unusable, grounded, judged, make_pair, parsed_lines
 
 
@@ -86,6 +86,7 @@ def main(
     margin: Annotated[float, typer.Option(help="least difference between best and worst")] = 0.2,
 ) -> None:
     """Mine preference pairs from rollouts."""
+    refuse_input(output, *rollouts)
     mined = mine(rollouts, margin=margin)
     if mined.skipped.counts:
         typer.echo(f"skipped:\n{mined.skipped}", err=True)
