@@ -1,6 +1,6 @@
 """Preference pairs from a training run: in each group, the best answer against the worst.
 
-    python mine_pairs.py runs/<run>/rollouts.jsonl --output mined.jsonl
+    agentgrpo reward-model mine runs/RUN/rollouts.jsonl --out mined.jsonl
 
 A group is the rollouts of one question in one step. Answers are ranked by what the judge gave (`reward_parts.answer`);
 the SQL bonus cannot be seen in a text and does not count. Guarantees: unscored rollouts, validation and groups whose
