@@ -2,7 +2,8 @@
 
 Guarantees: whoever waits gets an answer or TimeoutError in the time given, whether or not the work ever ends; neither a
 loop nor a hanging call keeps the process from ending. Nothing that work raises ends a loop or looks to its waiter like
-the waiter's own end: SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError and StopIteration arrive as Exited.
+the waiter's own end: SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError and StopIteration arrive as Exited;
+an end of the process itself (Interrupted) is nobody's work and goes through.
 What has begun in a thread cannot be stopped: it runs on. Nothing that work gives after its limit reaches its waiter.
 """
 
@@ -17,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from foundation.errors import AgentGRPOError
+from foundation.errors import AgentGRPOError, Interrupted
 
 logger = logging.getLogger(__name__)
 ENDING_S = 0.5  # for work to end once it is cancelled
@@ -80,15 +81,17 @@ def named(value: Any) -> str:
 
 
 def contained_call[T](function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """What a call gives. Raises an Exception only."""
+    """What a call gives. Raises an Exception only, and Interrupted, which is not of its making."""
     try:
         return function(*args, **kwargs)
+    except Interrupted:
+        raise
     except BaseException as exc:
         raise ordinary(exc)  # noqa: B904 - it has its own cause
 
 
 async def contained[T](work: Awaitable[T]) -> T:
-    """What `work` gives. Raises an Exception only, and CancelledError where this task is cancelled."""
+    """What `work` gives. Raises an Exception only, CancelledError where this task is cancelled, and Interrupted."""
     try:
         return await work
     except asyncio.CancelledError as exc:
@@ -96,6 +99,8 @@ async def contained[T](work: Awaitable[T]) -> T:
         if task and task.cancelling():
             raise
         raise ordinary(exc)  # noqa: B904 - it has its own cause
+    except Interrupted:
+        raise
     except BaseException as exc:
         raise ordinary(exc)  # noqa: B904 - it has its own cause
 

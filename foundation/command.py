@@ -23,7 +23,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from foundation.environment import HOME
-from foundation.errors import AgentGRPOError
+from foundation.errors import AgentGRPOError, Interrupted
 
 STATUSES = "Exit status of every command: 0 done; 1 it failed; 2 wrong input; 130 interrupted (Ctrl-C, SIGTERM)."
 # Names that flags have in scripts of before and of others, behind the names of today.
@@ -203,7 +203,7 @@ def prepare() -> None:
 
 def _interrupt(*_: Any) -> None:
     """Python's own handler would do, but asyncio.run replaces that one by a handler which waits for the loop."""
-    raise KeyboardInterrupt
+    raise Interrupted
 
 
 def renamed(words: Sequence[str], known: Collection[str]) -> list[str]:

@@ -18,7 +18,8 @@ AgentGRPOError              every exception of this project; `status` is what a 
                             MathFault
 
 Not in the tree, as a child process may import nothing of ours: Unusable of sql_worker.py, Refused, Flood and Unconfined
-of the sandbox, _TimeUp of own_child.py. tests/test_layers.py looks that each exception stands here.
+of the sandbox, _TimeUp of own_child.py; and, as no `except Exception` may catch it, Interrupted. tests/test_layers.py
+looks that each exception stands here.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ class AgentGRPOError(Exception):
     """Of this project. `status` is the exit status of a command that it ends; None: it is no text for people."""
 
     status: int | None = None
+
+
+class Interrupted(KeyboardInterrupt):
+    """A person or a supervisor ends this process, by Ctrl-C or SIGTERM: whatever runs then, it did not raise this."""
 
 
 class RunError(AgentGRPOError):

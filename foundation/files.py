@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from foundation.errors import AgentGRPOError
+from foundation.errors import AgentGRPOError, UserError
 
 
 def writable(text: str) -> str:
@@ -34,6 +35,12 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def refuse_input(out: Path, *inputs: Path) -> None:
+    """Raise UserError where the results would take the place of a file that they are made from."""
+    if os.path.realpath(out) in {os.path.realpath(path) for path in inputs}:  # of a loop of links too
+        raise UserError(f"{out}: is read from; name another place for the results")
 
 
 @contextmanager

@@ -50,7 +50,9 @@ def write_card(path: Path, metrics: dict[str, Any], *, base: str, data: str, lor
     left_out = [f"{count} x {reason}" for counts in metrics["skipped"].values() for reason, count in counts.items()]
     kinds = metrics["validation"]["kinds"].items()
     text = CARD.format(
-        form="A LoRA adapter: merge it with `merge_lora.py` before serving." if lora else "All weights were trained.",
+        form="A LoRA adapter: `agentgrpo reward-model merge` makes it one to serve."
+        if lora
+        else "All weights were trained.",
         base=Path(base).name if Path(base).is_absolute() else base,
         data=Path(data).name,
         left_out="; ".join(left_out) or "nothing",

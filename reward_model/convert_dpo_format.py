@@ -18,7 +18,7 @@ import typer
 from foundation.chat_request import text_parts
 from foundation.command import alias
 from foundation.errors import UserError
-from foundation.files import write_lines
+from foundation.files import refuse_input, write_lines
 from reward_model.pairs import Pair, Skipped, Unusable, make_pair, parsed_lines
 
 KEPT_ROLES = ("user", "assistant")
@@ -78,6 +78,7 @@ def main(
     output: Annotated[Path, typer.Option("--out", help="JSONL file to write")],
 ) -> None:
     """Convert raw preference data to {chosen: [turns], rejected: [turns]}."""
+    refuse_input(output, input)
     pairs, skipped = convert_file(input)
     if skipped.counts:
         typer.echo(f"skipped {skipped.counts.total()} lines:\n{skipped}", err=True)

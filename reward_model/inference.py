@@ -18,7 +18,7 @@ import typer
 
 from foundation.command import alias
 from foundation.errors import UserError
-from foundation.files import write_lines
+from foundation.files import refuse_input, write_lines
 from reward_model.api import pair_score
 from reward_model.api_types import Score
 from reward_model.inference_api import load_served
@@ -53,6 +53,8 @@ def main(
     """Score one response, a pair or a file."""
     if sum(source is not None for source in (response, input, pairs)) != 1 or (input is None) != (output is None):
         raise UserError("give one of --response, --pairs, or --data together with --out")
+    if input is not None and output is not None:
+        refuse_input(output, input)
     served = load_served(model_path)
 
     def scored(items: list[Item]) -> list[Score]:

@@ -1,6 +1,6 @@
 """Preference pairs from a training run: in each group, the best answer against the worst.
 
-    python mine_pairs.py runs/<run>/rollouts.jsonl --output mined.jsonl
+    agentgrpo reward-model mine runs/RUN/rollouts.jsonl --out mined.jsonl
 
 A group is the rollouts of one question in one step. Answers are ranked by what the judge gave (`reward_parts.answer`);
 the SQL bonus cannot be seen in a text and does not count. Guarantees: unscored rollouts, validation and groups whose
@@ -19,7 +19,7 @@ import typer
 
 from foundation.command import alias
 from foundation.errors import UserError
-from foundation.files import write_lines
+from foundation.files import refuse_input, write_lines
 from reward_model.pairs import Item, Pair, Skipped, Unusable, grounded, judged, make_pair, parsed_lines
 
 
@@ -86,6 +86,7 @@ def main(
     margin: Annotated[float, typer.Option(help="least difference between best and worst")] = 0.2,
 ) -> None:
     """Mine preference pairs from rollouts."""
+    refuse_input(output, *rollouts)
     mined = mine(rollouts, margin=margin)
     if mined.skipped.counts:
         typer.echo(f"skipped:\n{mined.skipped}", err=True)

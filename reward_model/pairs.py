@@ -104,6 +104,8 @@ class Skipped:
             self.lines.setdefault(reason, []).append(line)
 
     def __str__(self) -> str:
+        if not self.counts:
+            return "  nothing: there is no line"
         return "\n".join(
             f"  {count} x {reason} (line {', '.join(map(str, self.lines[reason]))}"
             f"{', ...' if count > SHOWN_LINES else ''})"
@@ -140,7 +142,7 @@ def read_pairs(path: Path) -> tuple[list[Pair], Skipped]:
     if not pairs:
         raise UserError(
             f"{path}: no line is a pair of the form {{chosen: [turns], rejected: [turns]}}. "
-            f"Make one with convert_dpo_format.py. Skipped:\n{skipped}"
+            f"`agentgrpo reward-model convert` makes one. Skipped:\n{skipped}"
         )
     return pairs, skipped
 

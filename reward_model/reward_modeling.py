@@ -39,8 +39,11 @@ from reward_model.scoring import RewardScorer, pair_accuracy
 from reward_model.training_data import Loaded, load, tokenized
 
 CARD_PAIRS = 2000
+USAGE = """agentgrpo reward-model train --data PAIRS --model MODEL [--out FOLDER] [--lora] [--lora-rank N]
+                                    [--epochs N] [--batch-size N] [--lr F] [any flag below]"""
 DESCRIPTION = (
-    "Train a reward model. --resume_from_checkpoint latest goes on from the newest checkpoint in --output_dir."
+    "Train a reward model. --resume_from_checkpoint latest goes on from the newest checkpoint in --out. The flags are "
+    "TRL's; --data, --model, --out and the others above are short for some of them."
 )
 
 
@@ -201,11 +204,14 @@ def _of_trl(word: str) -> str:
 def command(context: typer.Context) -> None:
     """Train a reward model. All flags of TRL are taken: see --help."""
     # The annotations of dataclasses in this module are texts; the parser resolves them itself.
-    parser = HfArgumentParser((Options, RewardConfig, ModelConfig), description=DESCRIPTION)  # type: ignore[arg-type]
+    parser = HfArgumentParser((Options, RewardConfig, ModelConfig), usage=USAGE, description=DESCRIPTION)  # type: ignore[arg-type]
     parser.set_defaults(**DEFAULTS)
     if not torch.cuda.is_available():
         parser.set_defaults(bf16=False, use_cpu=True)
-    options, settings, model_options = parser.parse_args_into_dataclasses(args=[_of_trl(word) for word in context.args])
+    words = [_of_trl(word) for word in context.args]
+    options, settings, model_options, *unread = parser.parse_args_into_dataclasses(words, return_remaining_strings=True)
+    if unread[0]:
+        raise UserError(f"{' '.join(unread[0])}: no such flag; agentgrpo reward-model train --help lists them all")
     metrics = train(options, settings, model_options)
     if metrics:  # of the main process
         validation = metrics["validation"]

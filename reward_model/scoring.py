@@ -170,7 +170,7 @@ def _load_model(folder: Path, dtype: torch.dtype) -> Any:
     if missing:
         raise UserError(
             f"{folder}: the weights lack {', '.join(missing[:5])}, which would be made up at random; "
-            "give the folder that reward_modeling.py or merge_lora.py wrote"
+            "give the folder that `agentgrpo reward-model` train or merge wrote"
         )
     return model
 

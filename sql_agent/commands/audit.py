@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -77,12 +77,14 @@ def find(
     question: Annotated[str, typer.Option(metavar="TEXT", help="a question's id, or a part of its text")] = "",
     tool_error: Annotated[bool, typer.Option("--tool-error", help="a tool call failed")] = False,
     step: Annotated[int | None, typer.Option(help="of this training step")] = None,
-    mode: Annotated[str, typer.Option(metavar="train|val", help="training or validation")] = "",
+    mode: Annotated[Literal["train", "val"] | None, typer.Option(help="training or validation")] = None,
     agent: Annotated[str, typer.Option(metavar="NAME", help="of this agent of a mixed run, or `default`")] = "",
     limit: Annotated[int, typer.Option(min=1, help="at most so many")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
 ) -> None:
     """Find rollouts; conditions add up. Example: agentgrpo audit find RUN --max-reward 0.2 --tool-error"""
+    if min_reward is not None and max_reward is not None and min_reward > max_reward:
+        raise UserError(f"--min-reward {min_reward:g} and --max-reward {max_reward:g}: no reward is both; swap them")
     wanted = search.values_of(
         min_reward=min_reward, max_reward=max_reward, unscored=unscored, question=question, tool_error=tool_error,
         step=step, mode=mode, agent=agent,

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from foundation.command import with_flags
-from foundation.files import write_lines
+from foundation.files import refuse_input, write_lines
 from sql_agent.curation.chats import Limits, questions, read_turns
 from sql_agent.curation.leaks import Leak, find_leaks
 from sql_agent.curation.near import repeats
 from sql_agent.curation.pass_command import PassFlags, decide
 from sql_agent.curation.rows import check_out, read_rows, write_dropped, write_rows
-from sql_agent.curation.traffic import curate, read_talks
+from sql_agent.curation.traffic import Curated, curate, read_talks
 
 
 def chats(
@@ -70,6 +71,8 @@ def traffic(
     Writes questions.jsonl (for train), conversations.jsonl (sft), pairs.jsonl (dpo) and dropped.jsonl, each row with
     its origin. A question without feedback has no reference answer.
     """
+    for made in fields(Curated):
+        refuse_input(out / f"{made.name}.jsonl", log)
     talks, bad = read_talks(log)
     curated = curate(talks, Limits(min_chars=min_chars, max_chars=max_chars))
     out.mkdir(parents=True, exist_ok=True)

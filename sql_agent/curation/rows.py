@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from foundation.errors import UserError
-from foundation.files import decode_line, numbered_lines, write_lines
+from foundation.files import decode_line, numbered_lines, refuse_input, write_lines
 from sql_agent.data.dataset import load_questions, parse_file, write_parquet
 from sql_agent.records import Question
 
@@ -44,8 +43,7 @@ def check_out(out: Path, *inputs: Path) -> None:
     """Raise UserError where the results cannot go to `out`."""
     if out.suffix.lower() not in SUFFIXES:
         raise UserError(f"{out}: {out.suffix or 'no suffix'} cannot be written; name a file of {' or '.join(SUFFIXES)}")
-    if os.path.realpath(out) in {os.path.realpath(path) for path in inputs}:  # of a loop of links too
-        raise UserError(f"{out}: is read from; name another file for what is kept")
+    refuse_input(out, *inputs)
 
 
 def write_rows(out: Path, rows: Iterable[Row]) -> None:

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from foundation.console import Heartbeat
 from foundation.errors import UserError
-from foundation.files import read_object, write_json
+from foundation.files import read_object, refuse_input, write_json
 from sql_agent.data.build_database import build_database
 from sql_agent.data.dataset import SHOWN_ROWS, BadRow, fingerprint, write_parquet
 from sql_agent.data.import_raw import Imported, import_raw, write_splits
@@ -182,6 +182,8 @@ def main(
             raise UserError("--raw without --out: add --out DIR, a folder for the three parquet files")
         if out.exists() and not out.is_dir():
             raise UserError(f"--out {out}: is a file; name a folder for the three parquet files")
+        for split in SPLITS:
+            refuse_input(out / f"{split}.parquet", raw)
         with heartbeat:
             imported = import_raw(raw, database, val_share=val_share, test_share=test_share, seed=seed)
             files = write_splits(imported, out)

@@ -91,6 +91,9 @@ def read_public(
     dataset.left_out += [f"question {line}: {reason}" for line, reason in sorted(bad.items())]
     sound = [item for item in pool if item.line not in bad]
     splits, dataset.warnings = assign(sound, val_share=val_share, test_share=test_share, seed=seed)
+    if not splits["train"]:
+        why = "; ".join(dataset.left_out[:3]) or "whole databases are held out, and there are too few"
+        raise UserError(f"{folder}: no question is left to train on ({why})")
     if dev and train:
         splits["test"] = dev
     else:  # one file, from one folder

@@ -80,11 +80,13 @@ def read_run(folder: Path, *, evaluation: Path | None = None, played: list[Entry
     """Everything of a run folder; the evaluation from its own folder `evaluation` unless another is given. `played`
     are its rollouts where they are read already.
 
-    Raises UserError where the folder is not that of a run.
+    Raises UserError where the folder is not that of a run, or the given one not that of an evaluation.
     """
     names = (run_folder.SUMMARY, run_folder.CONFIG, run_folder.METRICS, run_folder.ROLLOUTS)
     if not any((folder / name).is_file() for name in names):
         raise UserError(f"{folder}: no run folder. It must hold one of {', '.join(names)}; runs are below runs/")
+    if evaluation and not any((evaluation / name).is_file() for name in (RESULTS, TRIALS)):
+        raise UserError(f"{evaluation}: no folder of an evaluation. It must hold {RESULTS} or {TRIALS}")
     run = RunData(folder)
     if (folder / run_folder.SUMMARY).exists():  # a run that goes on, or was killed, has none: its status says so
         run.summary = _json(folder / run_folder.SUMMARY, run.problems)

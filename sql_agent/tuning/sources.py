@@ -4,7 +4,7 @@
     rows with prompt and completion         texts, or lists of messages
     questions (or in the raw format)        the agent's prompt, the reference SQL with its real results, the answer
     a run or an evaluation folder           its rollouts, as they were played: rollouts.jsonl, trials.jsonl
-    rows with chosen and rejected           pairs, as convert_dpo_format.py writes them or reads them
+    rows with chosen and rejected           pairs, as `agentgrpo reward-model convert` writes or reads them
     all of them as .jsonl, a JSON list or .parquet
     stored rollouts (data.from_store)       token for token as they were played; no template, tool or agent is asked
     a hub name                              rows of its split `train`, in one of these forms; gsm8k is openai/gsm8k

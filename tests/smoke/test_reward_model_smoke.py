@@ -63,6 +63,16 @@ def trained(base: Path, pairs: Path, tmp_path_factory: pytest.TempPathFactory) -
     return out
 
 
+def test_a_flag_that_is_not_there_is_named_as_wrong_input(base: Path, pairs: Path, tmp_path: Path) -> None:
+    told = train(base, pairs, tmp_path / "out", "--modle", "x", status=2)
+    assert "--modle x: no such flag" in told and "defect" not in told
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_help_begins_with_the_command() -> None:
+    assert run("reward_modeling.py", "--help").stdout.startswith("usage: agentgrpo reward-model train --data PAIRS")
+
+
 def test_a_model_is_trained_measured_and_explained(trained: Path) -> None:
     metrics = json.loads((trained / "metrics.json").read_text())
     assert metrics["validation"]["accuracy"] == 1 and metrics["validation"]["kinds"]["rule"]["n"] == 6

@@ -428,6 +428,12 @@ def test_find(made: Path, words: list[str], expected: int) -> None:
     assert f"{expected} rollout(s)" in ask("find", made, "--limit", "100", *words)[1]
 
 
+def test_conditions_that_no_rollout_can_meet_are_refused(made: Path) -> None:
+    assert ask("find", made, "--mode", "test")[0] == 2
+    status, told = ask("find", made, "--min-reward", "0.9", "--max-reward", "0.1")
+    assert status == 2 and "no reward is both" in told
+
+
 def test_show_and_verify_tell_people(run: Path) -> None:
     status, told = ask("show", run)
     assert status == 0 and "checkpoints/global_step_2" in told and "unscored: 3 judge_fault" in told

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import signal
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 
-from foundation.background import Exited, LoopThread, answer, contained, in_thread
+from foundation import command
+from foundation.background import Exited, LoopThread, answer, contained, contained_call, in_thread
 
 RAISED = [
     SystemExit(3),
@@ -22,6 +24,23 @@ RAISED = [
     BaseExceptionGroup("both", [SystemExit(4)]),
 ]
 by_name = pytest.mark.parametrize("raised", RAISED, ids=lambda exc: type(exc).__name__)
+
+
+def test_ctrl_c_within_work_ends_the_process_and_not_the_work() -> None:
+    async def works() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    async def plays() -> None:
+        await contained(works())
+
+    before = signal.signal(signal.SIGINT, command._interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(plays())
+        with pytest.raises(KeyboardInterrupt):
+            contained_call(signal.raise_signal, signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -146,6 +146,15 @@ def test_a_file_that_is_none_is_told(tmp_path: Path, name: str, told: str, text:
         read_public(name, tmp_path)
 
 
+def test_an_import_without_a_training_question_is_refused_and_writes_nothing(tmp_path: Path) -> None:
+    folder, out = tmp_path / "spider", tmp_path / "out"
+    database(folder / "database", "a")
+    dump(folder / "train_spider.json", spider_rows("a", sql="SELECT nothing FROM item"))
+    done = CliRunner().invoke(app_of("data"), ["import", "spider", str(folder), "--out", str(out)])
+    assert done.exit_code == 2 and not out.exists()
+    assert "no question is left to train on (question" in " ".join(done.output.split())
+
+
 def test_a_database_that_no_folder_can_be_is_left_out(tmp_path: Path) -> None:
     database(tmp_path / "database", "a")
     dump(tmp_path / "dev.json", spider_rows("a", "a\0", "x" * 5_000, ""))

@@ -85,6 +85,14 @@ def lost_of(folder: Path, key: str) -> list[dict[str, Any]]:
     return [t for t in trials if t["reward"] is None and f"{t['split']}/{t['decoding']}" == key]
 
 
+def test_a_named_folder_without_an_evaluation_is_refused_and_the_page_stays(folder: Path, tmp_path: Path) -> None:
+    before = write_report(folder).read_bytes()
+    for wrong in (tmp_path, tmp_path / "nosuch"):
+        with pytest.raises(UserError, match="no folder of an evaluation"):
+            write_report(folder, evaluation=wrong)
+    assert (folder / REPORT).read_bytes() == before
+
+
 def test_without_an_evaluation_the_first_and_last_validation_are_compared(tmp_path: Path) -> None:
     (found,) = headlines(read_run(make_run(tmp_path, steps=20)))
     rows = [row for row in lines(tmp_path / run_folder.ROLLOUTS) if row["mode"] == "val"]
