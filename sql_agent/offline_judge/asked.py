@@ -94,8 +94,10 @@ def _of_columns(question: str, cells: Sequence[Cell], facts: list[Fact]) -> list
             told[column] |= _words(" ".join(fact.forms))
     names = [normalise(cell.text) for cell in cells if names_row(cell, question)]
     things = _words("\n".join([*names, *(normalise(cell.row) for cell in cells)]))
-    for ask in unnamed:
-        named |= _nearest(_words(ask) - things, told)
+    nearest = [_nearest(_words(ask) - things, told) for ask in unnamed]
+    named |= set[str]().union(*nearest)
+    if len(columns - named) <= nearest.count(set()):  # nothing else can be meant
+        named |= columns
     return [fact for fact in facts if cells[fact.section].column in named]
 
 

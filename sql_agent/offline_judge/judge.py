@@ -269,7 +269,7 @@ class _Reading:
                 self._ahead = []
             if self._is_own_label(start):
                 self._told.append(("", frozenset()))
-                self._named = self._named if len({*exam.rows}) > 1 else []
+                self._named = [] if len({*exam.rows}) == 1 and all(exam.rows) else self._named
             last = end
             self._is_shared = self._is_label(start, end)  # told before each of several items
             self._lead: slice | None = slice(after, start)  # what was told since the last fact, until one is

@@ -17,8 +17,8 @@ DENYING = re.compile(r"[不无未没勿否除]|非(?![诺洛布奈甾]|那[西�
 LAYOUT = frozenset(";,、。:\n|.-–—…·•/!_→ ")
 # Of grammar: they carry no fact.
 GRAMMAR = re.compile(
-    r"(?<= )(?:本 品|该 药|患 者|病 人|主 要|出 现|[的了是为在则和与及并而将把也都者就所地会应要需须请可以时如等]|an?|the|is|are|be|been|being"
-    r"|and|of|its?|this|these|that|should|must|shall|will|also|you|your|their)(?= )"
+    r"(?<= )(?:本 品|该 药|患 者|病 人|主 要|出 现|[的了是为在则和与及并而将把也都者就所地会应要需须请可以时如等]"
+    r"|an?|the|is|are|be|been|being|and|of|its?|this|these|that|should|must|shall|will|also|you|your|their)(?= )"
 )
 LATIN = "a-z0-9\u00b5\u00df-\u03ff\u0400-\u04ff\u1e00-\u1eff"
 TOKEN = re.compile(rf"(?:(?<![{LATIN}])[-.](?=\d))?[{LATIN}]+(?:(?:(?<=\d)\.(?=\d)|-)[{LATIN}]+)*(?:%|°[a-z]*)?|[^\s]")
@@ -35,8 +35,8 @@ def spell(text: str) -> str:
 
 
 class Lexicon:
-    """A set of words as a tree of tokens; a word's spelling stands under "" where it ends. With `skips` words of grammar
-    may stand in a word, or be left out of it."""
+    """A set of words as a tree of tokens; a word's spelling stands under "" where it ends. With `skips` words of
+    grammar may stand in a word, or be left out of it."""
 
     def __init__(self, words: Iterable[str], *, skips: bool = False) -> None:
         self._root: dict[str, Any] = {}

@@ -18,22 +18,28 @@ from sql_agent.words.meanings import is_chinese_word, is_english, is_general, is
 
 CLAUSE_END = re.compile(r"[,;:、。.!?\n|](?!\d)")
 SOURCE = re.compile(
-    r"\b(?:tables?|rows?|records?|rules?|sections?|columns?|entr(?:y|ies)|leaflets?|catalogues?|labels?|sheets?|query|clauses?"
-    r"|fields?|paragraphs?|guide(?:book)?s?|manuals?|pages?|articles?|chapters?|database)\b"
+    r"\b(?:tables?|rows?|records?|rules?|sections?|columns?|entr(?:y|ies)|leaflets?|catalogues?|labels?|sheets?|query"
+    r"|clauses?|fields?|paragraphs?|guide(?:book)?s?|manuals?|pages?|articles?|chapters?|database)\b"
     r"|[表库栏行节条](?![\u4e00-\u9fff]?[格房])|条目|记录|字段|说明书|数据|资料|规定|词条"
 )
 WISH = re.compile(
-    r"\W*(?:(?:enjoy|have an?|have fun|happy|bon|good|play|stay|safe|all the best|thanks?|thank you)(?![a-z])|[祝愿]|感谢|谢谢|多谢|辛苦)"
+    r"\W*(?:(?:enjoy (?:your|the)|have an? (?:good|nice|great|pleasant|lovely)|have fun|happy [a-z]+ing|bon|good luck"
+    r"|play fair|stay safe|all the best|thanks?|thank you)(?![a-z])|祝|愿[您你早]|感谢|谢谢|多谢|辛苦了)"
+)
+THINGS = (
+    "things?|cases?|situations?|points?|items?|signs?|kinds?|types?|ways?|reasons?|rules?|steps?|rows?|records?|entries"
 )
 COUNTED = re.compile(
-    rf"({COUNT.pattern})(?: ?(?:方面|[个条点步种类行项段])[\u4e00-\u9fff]{{0,2}}| (?:[a-z]+ )?(?:things?|cases?|situations?|points?|items?"
-    r"|signs?|kinds?|types?|ways?|reasons?|rules?|steps?|rows?|records?|entries)(?![a-z]))"
+    rf"({COUNT.pattern})(?: ?(?:方面|[个条点步种类行项段])[\u4e00-\u9fff]{{0,2}}| (?:[a-z]+ )?(?:{THINGS})(?![a-z]))"
 )
 NUMBERED = re.compile(rf"({SOURCE.pattern}) ?\d{{1,2}}(?![\d.])")
-NAMED = re.compile(rf"(?:\b([a-z]+) |[摘取来出]自[\u4e00-\u9fff]{{0,5}})(?:{SOURCE.pattern})|[\u4e00-\u9fff]{{1,5}}表(?![\u4e00-\u9fff])")
-HAS = frozenset(map(stem, ["has", "have", "covers", "deals", "holds", "contains", "lists", "concerns", "applies", "matches"]))
+NAMED = re.compile(  # what it is a table of
+    rf"(?:\b([a-z]+) |[摘取来出]自[\u4e00-\u9fff]{{0,5}})(?:{SOURCE.pattern})"
+    r"|[\u4e00-\u9fff]{1,5}表(?![\u4e00-\u9fff])"
+)
+HAS = frozenset(map(stem, re.findall(r"\w+", "has have covers deals holds contains lists concerns applies matches")))
 TELLING = Lexicon(word for _, says in RELATIONS for word in phrases(says))  # of what kind something is
-MAX_WISH, MAX_NEW, MAX_GLUE = 8, 3, 2  # words, of two characters in Chinese
+MAX_WISH, MAX_NEW, MAX_GLUE = 7, 3, 2  # words, of two characters in Chinese
 
 
 def is_remark(clause: str, asked: set[str], n_facts: int) -> bool:

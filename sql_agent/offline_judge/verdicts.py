@@ -121,8 +121,8 @@ def told(text: str, *, leads: bool = False) -> Iterator[tuple[int, int, bool]]:
 
 
 def repeated(text: str, question: str) -> Iterator[tuple[int, int, bool]]:
-    """(start, end, whether it is a yes) of each clause that says what the question asks, or the opposite of that, in its
-    words and those that permit alone: so they may not."""
+    """(start, end, whether it is a yes) of each clause that says what the question asks, or the opposite of that, in
+    its words and those that permit alone: so they may not."""
     asked = {stem(one[0]) for one in tokens(question)} | SAYING
     asks = len(DENIES.findall(INTERROGATIVE.sub("", question))) % MANY
     for found in CLAUSE.finditer(text):

@@ -76,7 +76,8 @@ COLUMNS = [  # how a question asks for a column, and what such columns are calle
     ),
     (r"side.?effect|adverse|\breactions?\b", "side effect|adverse|reaction"),
     (
-        r"contraindicat|\b(?:must|should|can|may)(?: \w+)? (?:not|n't)\b|\bcan ?['’]?t (?:take|use)|\bshould avoid|\bnot (?:take|use)",
+        r"contraindicat|\b(?:must|should|can|may)(?: \w+)? (?:not|n't)\b|\bcan ?['’]?t (?:take|use)|\bshould avoid"
+        r"|\bnot (?:take|use)",
         "contraindication|do not use",
     ),
     (r"\bwarn|precaution|careful|watch out", "warning|precaution|caution"),

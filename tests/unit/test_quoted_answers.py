@@ -1,7 +1,8 @@
 """Answers that quote cells of leaflets, manuals, contracts and catalogues, written one by one, and what they earn.
 
-`quoted_answers.jsonl` has 224 questions on rows of which not every cell is asked for, each with five honest answers and
-six dishonest ones. Half A was read to choose rules; of B only counts were; C was read in part, after the first rules.
+`quoted_answers.jsonl` has 284 questions on rows of which not every cell is asked for, each with five honest answers and
+six dishonest ones. A and B were read to choose rules, C and D in part; of E only counts were looked at. D and E tell
+whole rows of six columns or more, and are asked in words that are not the columns'.
 """
 
 from __future__ import annotations
