@@ -22,7 +22,7 @@ from sql_agent.offline_judge.echoes import ways_to_say
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.naming import MAX_NAME, names_row, translated
 from sql_agent.offline_judge.normal import normalise
-from sql_agent.offline_judge.sections import ASK_END, Cell, Fact, Item, Record, means
+from sql_agent.offline_judge.sections import ASK_END, ASKING, JOINT, Cell, Fact, Item, Record, means
 from sql_agent.offline_judge.slots import COMMON, content, is_form, stem
 from sql_agent.offline_judge.tables import rows, ties
 from sql_agent.offline_judge.words import AUDIENCES, COLUMNS
@@ -94,11 +94,19 @@ def _of_columns(question: str, cells: Sequence[Cell], facts: list[Fact]) -> list
             told[column] |= _words(" ".join(fact.forms))
     names = [normalise(cell.text) for cell in cells if names_row(cell, question)]
     things = _words("\n".join([*names, *(normalise(cell.row) for cell in cells)]))
-    nearest = [_nearest(_words(ask) - things, told) for ask in unnamed]
-    named |= set[str]().union(*nearest)
-    if len(columns - named) <= nearest.count(set()):  # nothing else can be meant
+    if not named and len({cell.row for cell in cells}) > 1 and any(_lists(ask, things) for ask in unnamed):
+        return []
+    nearest = {ask: _nearest(_words(ask) - things, told) for ask in unnamed}
+    named |= set[str]().union(*nearest.values())
+    left = [ask for ask in unnamed if not nearest[ask] and ASKING.search(ask)]
+    if left and named and len(columns - named) <= len(left):  # nothing else can be meant
         named |= columns
     return [fact for fact in facts if cells[fact.section].column in named]
+
+
+def _lists(ask: str, things: set[str]) -> bool:
+    """Whether it asks for several things of its things: fuel and range."""
+    return sum(bool(_words(part) - things) for part in JOINT.split(ask)) > 1
 
 
 def _nearest(asked: set[str], told: dict[str, set[str]]) -> set[str]:

@@ -552,12 +552,12 @@ class _Reading:
     def _is_under_another_column(self, word: str, before: str) -> bool:
         """Whether right before what one column says, as its label, stands the name of another one."""
         exam, label = self._exam, UNDER.search(before)
-        if not label or word not in {*exam.of_form, *exam.wholes}:
+        if not label or not any(exam.columns) or word not in {*exam.of_form, *exam.wholes}:
             return False
         said = spell(label[1].replace("的", ""))
         called = {one for one in map(spell, exam.columns) if f"{said.removesuffix(one)} " in (" ", *exam.texts)}
         facts = [exam.facts[i] for part in exam.wholes.get(word, [word]) for i in exam.of_form[part]]
-        own = [f"{spell(exam.columns[fact.section])}{exam.texts[fact.section]}" for fact in facts] if called else []
+        own = [f"{spell(exam.columns[n])}{exam.texts[n]}" for n in (fact.section for fact in facts)] if called else []
         return bool(own) and not any(column in text for column in called for text in own)
 
     def _head(self, word: str) -> str:
