@@ -59,6 +59,7 @@ EVERY = re.compile(r"[都均皆]|\b(?:both|all|each|every)\b")  # of several thi
 FREE_MENTIONS = 2  # a summary may repeat what was said
 ALONE_MENTIONS = 4  # and a thing's name, where that is all that is asked, stands in headings too
 BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
+MAX_CLAUSE = 200  # characters before what is unknown in it, and behind
 MIN_NAME_CHARS, MAX_NAME_CHARS = 4, 60  # with the blanks around it
 ALLOWS = "not allowed permitted possible recommended required needed necessary suitable can do don t"
 VERDICT_WORDS = LIGHT | {*map(stem, ALLOWS.split())} | {*"不允许可以适合推荐建议需要必属于"}
@@ -379,11 +380,14 @@ class _Reading:
 
     def _is_beside_facts(self, start: int, end: int, facts: Sequence[tuple[int, int]]) -> bool:
         """Whether what is unknown here is a remark, or glue between facts."""
-        begin = max((found.end() for found in REMARK_END.finditer(self._text, 0, start)), default=0)
-        ends = REMARK_END.search(self._text, end)
-        until = ends.start() if ends else len(self._text)
+        begins = REMARK_END.finditer(self._text, max(0, start - MAX_CLAUSE), start)
+        begin = max((found.end() for found in begins), default=max(0, start - MAX_CLAUSE))
+        until = min(len(self._text), end + MAX_CLAUSE)
+        ends = REMARK_END.search(self._text, end, until)
+        until = ends.start() if ends else until
         asked = {stem(word) for word in self._exam.question.split()}
-        here = [(first, last) for first, last in facts if first < until and last > begin]
+        first = bisect_left(facts, begin, key=lambda fact: fact[1])
+        here = facts[first : bisect_left(facts, until, lo=first, key=lambda fact: fact[0])]
         if here:
             ends = [begin, *(place for fact in here for place in fact), until]
             around = " # ".join(self._text[a:b] for a, b in zip(ends[::2], ends[1::2], strict=True))

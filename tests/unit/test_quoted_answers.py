@@ -31,14 +31,14 @@ def values(half: str, answers: str) -> list[float]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("half", "share"), [("A", 0.71), ("B", 0.62), ("C", 0.54)])
+@pytest.mark.parametrize(("half", "share"), [("A", 0.74), ("B", 0.72), ("C", 0.62), ("D", 0.6), ("E", 0.4)])
 def test_what_is_quoted_in_anybodys_words_pays(half: str, share: float) -> None:
     earned = values(half, "honest")
     assert sum(value >= 0.9 for value in earned) >= share * len(earned)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("half", "share"), [("A", 0.98), ("B", 0.97), ("C", 0.97)])
+@pytest.mark.parametrize(("half", "share"), [("A", 0.98), ("B", 0.97), ("C", 0.97), ("D", 0.96), ("E", 0.93)])
 def test_what_is_exchanged_changed_added_or_taken_back_does_not(half: str, share: float) -> None:
     earned = values(half, "dishonest")
     assert sum(value <= CAP for value in earned) >= share * len(earned)
