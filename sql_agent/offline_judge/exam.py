@@ -43,7 +43,7 @@ class Exam:
     """What is asked; words are spelt. `names` (read by `callers`) tell sections apart, those of `labels` only where a
     clause begins, and those `of_things` rows; `rows` and `columns` are those of sections; `wholes` are texts of many
     facts, `own` the reference's clauses, `prose` what it says in other words (its texts -> what is its own in them),
-    `axes` are what a cell ties together (its labels, the rows and the columns of its tables: heading -> items under it),
+    `axes` are what a cell ties together (labels, the rows and the columns of its tables: heading -> items under it),
     `headings` all of these; `items` are the facts and, found by `beside`, what else the evidence says; `compares`: it
     asks how things differ; `is_verdict`: yes or no is asked, `verdict` is which of them; `times` counts how often the
     evidence says a word, `texts` are its cells, `lexicon` holds facts and free words, `record` all of these but the

@@ -43,7 +43,7 @@ from sql_agent.records import AnswerType
 SENTENCE_ENDS = ".!?;\n。"
 SENTENCE_END, FRAME_END = re.compile(f"[{SENTENCE_ENDS}]"), re.compile(r"[:;,、\n]")
 LABEL_ENDS = re.compile(r"[^:;,。.?!|\n]{0,24}?(?=[:|]|(?<![a-z])(?:are|is|includes?)(?![a-z])|[为是有]|包括)")
-OWN_LABEL = re.compile(r"(?:^|[\n;。])([^\n:;。|]*[^\W\d][^\n:;。|\w]*)(?::|\n)\W*$")  # before a fact
+NO_WORD, LABEL_BEGINS = "|;:,。.=-·*、\n ", "\n:;。|"  # behind what the answer calls a part, and before it
 PIECE = re.compile(r"(?:[^.!?;|\n。]|\.(?=\d))*(?:[^;\n。])")  # of what is unknown, to the end of its sentence or field
 CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
@@ -452,9 +452,14 @@ class _Reading:
 
     def _is_own_label(self, start: int) -> bool:
         """Whether what stands before a place is what the answer calls a part itself, which names none of the record."""
-        label = OWN_LABEL.search(self._text[max(0, start - MAX_NAME_CHARS) : start])
-        told = self._exam.callers.read(label[1])[0] + self._exam.headings.read(label[1])[0] if label else [()]
-        return not told
+        before = self._text[max(0, start - MAX_NAME_CHARS) : start]
+        said = before.rstrip(NO_WORD)
+        at = max(said.rfind(sign) for sign in LABEL_BEGINS)
+        label = said[at + 1 :]
+        is_label = not {":", "\n"}.isdisjoint(before[len(said) :]) and said[at : at + 1] not in ("|", ":")
+        if not is_label or not re.search(r"[^\W\d]", label):
+            return False
+        return not (self._exam.callers.read(label)[0] or self._exam.headings.read(label)[0])
 
     def is_torn(self, axis: dict[str, frozenset[int]]) -> bool:
         """Whether facts of one cell are told of what others of them stand under."""

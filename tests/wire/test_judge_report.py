@@ -35,7 +35,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         env={**os.environ, **teacher, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
     )
 
 
