@@ -228,6 +228,7 @@ class GrpoTrainer:
         with self._logged("checkpoint"):
             self.workers.save(str(folder / "actor"), step=step)
             self.order.save(folder)
+            self.health.save(folder)
             if self.line:
                 self.line.save(folder, self.daemon.playing_on)
             write_text(folder.parent / run_folder.NOTE, str(step))  # now it is whole
@@ -243,6 +244,7 @@ class GrpoTrainer:
         self.step = run_folder.step_number(folder)
         self.workers.load(str(folder / "actor"))
         self.order.load(folder)
+        self.health.load(folder)
         if self.line:
             self.line.load(folder, step=self.step)
 

@@ -3,22 +3,27 @@
 Guarantees: each problem is told once per run; a run is stopped only by what cannot get better by itself (updates that
 are not finite, rewards that never differ) or, where the recipe says so, by a collapse. Metrics that cannot be computed
 (KL without a reference model) are absent, never 0. Knows nothing of what a rollout does: `describe` adds that.
-Limits compare with the mean of the last `window` steps, because one small batch says little.
+Limits compare with the mean of the last `window` steps, because one small batch says little; a run that is resumed
+goes on with the windows of its checkpoint.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from agl_plugin.update.rules import StopRules, Watch
+from foundation.files import write_json
 
 Describe = Callable[[Sequence[Mapping[str, Any]]], dict[str, float]]
 NOT_FINITE = "not finite"
+STATE = "run_health.json"  # in a checkpoint's folder
 ZERO_VARIANCE = "health/zero_variance_share"
 AGAINST_FLAT = (
     "Raise rollout.temperature or rollout.group_size, or take questions that are neither too easy nor too hard"
@@ -62,6 +67,18 @@ class Health:
         warnings = [*self._flat_steps(step, metrics), *self._limits(step), *self._bad_steps(step, metrics)]
         warnings += self._collapse(step)
         return measured | {"warnings": warnings} if warnings else measured
+
+    def save(self, folder: Path) -> None:
+        """Keep the windows and what was told in a checkpoint's folder."""
+        recent = {name: [*values] for name, values in self._recent.items()}
+        write_json(folder / STATE, {"recent": recent, "start": self._start, "told": sorted(self._told)})
+
+    def load(self, folder: Path) -> None:
+        """Go on from a checkpoint. Steps in a row without an update, or alike, are counted anew: something changed."""
+        if (folder / STATE).is_file():
+            state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+            self._recent = {name: deque(values, maxlen=self.window) for name, values in state["recent"].items()}
+            self._start, self._told = state["start"], {*state["told"]}
 
     def _measure(self, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         names = {

@@ -64,7 +64,7 @@ def train(run: Run) -> None:
         last = step == run.plan.steps or run.stop.asked or checkpoints.gets_no_better
         wanted = last or step % max(1, trainer.save_every) == 0 or checkpoints.is_best(step)
         if trainer.save_every > 0 and wanted and notes.weights_are_finite:
-            policy.save(checkpoints.folder, step=step, beside=run.order.save)
+            policy.save(checkpoints.folder, step=step, beside=(run.order.save, notes.save))
             checkpoints.saved()
             notes.saved(step)
         if last:

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from agl_plugin.audit.facts import Batched, checkpoint_rows, update_rows
@@ -34,6 +35,8 @@ class Notes:
     def __init__(self, plan: GrpoPlan, *, verl: Any, audit: AuditLog | None) -> None:
         self._plan, self._audit, self._tracking = plan, audit, tracking_of(verl)
         self._health = plan.trainer.health
+        if plan.config.trainer.resume:
+            self._health.load(Path(plan.config.trainer.resume))
         self._watch = Stopwatch()
         self.begin()
 
@@ -41,6 +44,10 @@ class Notes:
     def weights_are_finite(self) -> bool:
         """Whether the model gives numbers: a checkpoint of others would push out the last good one."""
         return self._health.weights_are_finite
+
+    def save(self, folder: Path) -> None:
+        """Keep in a checkpoint's folder what a run that goes on from it has to know."""
+        self._health.save(folder)
 
     def begin(self) -> None:
         self._watch.clear()

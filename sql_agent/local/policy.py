@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -133,8 +133,8 @@ class Policy:
         back = order.argsort()
         return {name: torch.cat([output[name].cpu() for output in outputs])[back] for name in outputs[0]}
 
-    def save(self, checkpoints: Path, *, step: int, beside: Callable[[Path], None] = lambda _: None) -> None:
-        """A checkpoint after `step` training steps, with what `beside` puts in; made elsewhere and then moved."""
+    def save(self, checkpoints: Path, *, step: int, beside: Iterable[Callable[[Path], None]] = ()) -> None:
+        """A checkpoint after `step` training steps, with what those `beside` put in; made elsewhere and then moved."""
         part = checkpoints / f".saving-{step}"
         place = run_folder.step_folder(checkpoints, step)
         for folder in (part, place):
@@ -147,7 +147,8 @@ class Policy:
         torch.save(self.optimizer.state_dict(), actor / OPTIMIZER)
         torch.save(self.schedule.state_dict(), actor / SCHEDULE)
         write_json(actor / TRL_STATE, {"step": step, "made_by": MAKER})
-        beside(part)
+        for put_in in beside:
+            put_in(part)
         os.replace(part, place)
         write_text(checkpoints / run_folder.NOTE, str(step))
 

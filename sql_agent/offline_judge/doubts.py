@@ -20,7 +20,7 @@ DOUBTS_ZH = r"""
 #[^#\d]{0,3}(?:[以之][上下内外前后]|前后)|# ?[^\W\d]?[多余](?!数)|否认|反对|同意|记得|印象|我想|认为|觉得|以为
 吧|[哪岂]|介于|二者|两者|其中之一|另说|仅供|玩笑|[胡瞎]说|编的|虚构|几乎|[将接]近|(?<!最)近(?=[\d#])|不到|超过|[多少高低大小]于|有待|逾(?=[\d#])
 看似|[看听]上?[起去]来?像|[查找]不到|没有?(?:记录|资料|提到|提及|找到|查到|信息|数据)|无[法从]|不[清知详]|撤销|矛盾|取消|看情况|难说|有时|未必|才怪|别信
-反[之话]|多半|八成|十有八九
+反[之话]|多半|八成|十有八九|妄言|谬论|谎言|[谁鬼天]知道|天晓得|信不信
 """
 DOUBTS_EN = r"""
 or|above|below|before|after|either|one of|whether
@@ -38,7 +38,7 @@ by (?:the|an?) (?:teacher|student|pupil|assistant|son|daughter|wife|husband|brot
 (?:second|third|fourth|2nd|3rd|4th)[- ](?:most|least|\w+est)|(?:look|sound|taste|smell)s? like|like(?= #)|resembl\w*
 (?:free|devoid) (?:of|from)|bet|wager|apart from|ma(?:de|king|ke) (?:it |this |that |these |all )up
 (?<!is )(?<!are )(?<!was )(?<!were )(?<!be )used to|formerly|no longer
-no (?:records?|information|data|entry|results?|mention|idea|clue)|get back to you
+no (?:records?|information|data|entry|results?|mention|idea|clue)|get back to you|who knows|(?:so|as|or so) they (?:say|claim)
 """
 DENIALS = re.compile(
     r"[不没非无未否莫勿绝]|\b(?:no|not|never|none|neither|nor|cannot|nobody|nothing|nowhere|without|by no means)\b"

@@ -81,11 +81,20 @@ def state_of(run: Path, step: int) -> dict[str, torch.Tensor]:
 
 
 def assert_same_run(one: Path, other: Path, *, steps: range) -> None:
-    """Rollouts, but for times and ids, and weights and optimizer, bit for bit, of these steps."""
+    """Rollouts, but for times and ids, health, and weights and optimizer, bit for bit, of these steps."""
     rows = [
         [without_times(row) for row in lines(run / "rollouts.jsonl") if row["step"] in steps] for run in (one, other)
     ]
     assert rows[0] == rows[1] and {row["step"] for row in rows[0]} == set(steps)
+    health = [
+        [
+            {name: value for name, value in row.items() if name.startswith("health/")}
+            for row in lines(run / "metrics.jsonl")
+            if row["kind"] == "train" and row["step"] in steps
+        ]
+        for run in (one, other)
+    ]
+    assert health[0] == health[1] and len(health[0]) == len(steps)
     for step in steps:
         first, second = state_of(one, step), state_of(other, step)
         assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)

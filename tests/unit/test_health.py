@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,6 +71,19 @@ def test_what_verl_reports_under_other_names_is_health_too() -> None:
     more = {"actor/kl_to_start": 0.25, "sampler/log_prob_diff_mean": 0.125}
     found = health().after_step(1, metrics(**more), [row()])
     assert (found["health/kl_to_start"], found["health/sampler_gap"]) == (0.25, 0.125)
+
+
+def test_a_resumed_run_goes_on_with_its_windows_and_tells_nothing_twice(tmp_path: Path) -> None:
+    whole, first, second = health(), health(), health()
+    rewards = [0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.1, 0.1]
+    low = {"actor/entropy_loss": 0.001}
+    told = [whole.after_step(n, metrics(r, **low), [row()]) for n, r in enumerate(rewards, 1)]
+    parts = [first.after_step(n, metrics(r, **low), [row()]) for n, r in enumerate(rewards[:4], 1)]
+    first.save(tmp_path)
+    second.load(tmp_path)
+    parts += [second.after_step(n, metrics(r, **low), [row()]) for n, r in enumerate(rewards[4:], 5)]
+    assert parts == told and any("warnings" in one for one in told)
+    second.load(tmp_path / "of an older version")
 
 
 def test_the_moving_mean_is_over_the_window() -> None:
