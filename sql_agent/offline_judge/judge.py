@@ -437,10 +437,11 @@ class _Reading:
 
     def _is_column(self, start: int, end: int) -> bool:
         """Whether a label stands here that asks for the column of the fact behind it."""
-        begin = max(self._text.rfind(sign, 0, start) + 1 for sign in BEGINS)
         ends = LABEL_ENDS.match(self._text, end)
         if not ends or self._text[ends.end() : ends.end() + 1] != ":":
             return False
+        first = max(0, start - MAX_CLAUSE)
+        begin = max(first, *(self._text.rfind(sign, first, start) + 1 for sign in BEGINS))
         after = bisect_left(self._words, ends.end(), key=lambda word: word[0])
         following = self._words[after][2] if after < len(self._words) else ""
         facts = [*self._exam.of_form.get(following, ()), *self._exam.beside.get(following, ())]

@@ -60,46 +60,15 @@ PERMITS = re.compile(
 UNSURE = re.compile(r"可能|[也或]许|大概|恐怕|\b(?:perhaps|maybe|possibly|probably|likely|might|could)\b")
 OPEN = re.compile(r"是否|尚[不未]|不[明详清]|\b(?:whether|unknown|not known)\b")
 MANY = 2  # denials, of which one may be a part of a name (不耐受)
+SAID = (
+    "not allowed permitted possible recommended required needed necessary suitable can cannot may must should would"
+    " might don doesn t so therefore thus hence no never all right okay ok"
+)
 SAYING = (
     LIGHT
     | COMMON
     | frozenset("不允许可以适合推荐建议需要必属于能会宜行准得应该用吃服使做这样因此所以故而则再也就都还您你")
-    | {
-        *map(
-            stem,
-            [
-                "not",
-                "allowed",
-                "permitted",
-                "possible",
-                "recommended",
-                "required",
-                "needed",
-                "necessary",
-                "suitable",
-                "can",
-                "cannot",
-                "may",
-                "must",
-                "should",
-                "would",
-                "might",
-                "don",
-                "doesn",
-                "t",
-                "so",
-                "therefore",
-                "thus",
-                "hence",
-                "no",
-                "never",
-                "all",
-                "right",
-                "okay",
-                "ok",
-            ],
-        )
-    }
+    | {*map(stem, re.findall(r"\w+", SAID))}
 )
 VAGUE = frozenset("的了人者是有在和用") | {
     *re.findall("[a-z]+", "a an the of in on to be is are do does for at by it its with")
@@ -129,7 +98,7 @@ def repeated(text: str, question: str) -> Iterator[tuple[int, int, bool]]:
         clause = found[0]
         words = {stem(one[0]) for one in tokens(clause)}
         is_yes = len(DENIES.findall(clause)) % MANY == asks
-        is_echo = is_yes and text[found.end() :].startswith(":")
+        is_echo = is_yes and text.startswith(":", found.end())
         is_sure = PERMITS.search(clause) and not (INTERROGATIVE.search(clause) or UNSURE.search(clause) or is_echo)
         if is_sure and words <= asked:
             yield *found.span(), is_yes
