@@ -32,7 +32,7 @@ def axes_of(cells: Sequence[Cell], record: Record, known: Sequence[Fact]) -> lis
             tied = Counter(item for _, item in pairs)
             axis: dict[str, set[int]] = {}
             for heading, item in pairs:
-                if not spell(heading).strip() or heading == item:
+                if not spell(heading).strip() or heading in (item, cell.column):
                     continue
                 under = axis.setdefault(spell(heading), set())  # of what is not asked too
                 if item in told and tied[item] >= times[item]:

@@ -472,8 +472,12 @@ class _Reading:
                 continue
             if word in axis:
                 told.append((word, frozenset(), True))
+            elif not word:  # a label of the answer's own begins another part where the last one has said something
+                told += [("", frozenset(), True)] if told and not told[-1][2] else []
             elif facts & tied and (facts <= tied or word in self._exam.wholes):
-                told.append((word, frozenset(heading for heading, under in axis.items() if under & facts), False))
+                above = frozenset(heading for heading, under in axis.items() if under & facts)
+                told += [(one, frozenset(), True) for one in above if word.startswith(one.rstrip())]  # says it itself
+                told.append((word, above, False))
             else:  # a heading of another kind begins a row, and what stands before another cell's fact is that cell's
                 while facts and told and told[-1][2] and not sections & {self._exam.items[i].section for i in facts}:
                     told.pop()

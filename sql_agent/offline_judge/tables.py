@@ -16,15 +16,17 @@ from sql_agent.offline_judge.normal import COUNTED, normalise
 
 RULE = re.compile(r"\s*:?-+:?\s*")
 Tie = tuple[str, str]
-Told = tuple[str, frozenset[str], bool]  # what was said, the headings that it stands under, whether it is one itself
+# What was said, the headings that it stands under, whether it is one itself; "" is a heading that claims nothing.
+Told = tuple[str, frozenset[str], bool]
 
 
 def is_torn(told: Sequence[Told], breaks: frozenset[int] = frozenset()) -> bool:
     """Whether values were told of headings that are not theirs. `breaks`: before which places a new row begins."""
-    named = {word for word, _, is_heading in told if is_heading}
+    named = {word for word, _, is_heading in told if is_heading and word}
     if not named or all(is_heading for *_, is_heading in told):
         return False
-    return not (_follow(told, named, breaks) or _follow(list(reversed(told)), named, frozenset(), alone=True))
+    before = [one for one in reversed(told) if one[0]]
+    return not (_follow(told, named, breaks) or _follow(before, named, frozenset(), alone=True))
 
 
 def is_swapped(told: Sequence[Told]) -> bool:
@@ -47,8 +49,10 @@ def _follow(told: Sequence[Told], named: set[str], breaks: frozenset[int], *, al
         elif not headings:
             if any(under & named for _, under, _ in run):
                 return False
-        elif any(headings[-1] not in under for _, under, _ in run) and (
-            alone or len(headings) < 2 or not _in_turn(run, headings, n, breaks)
+        elif (
+            headings[-1]
+            and any(headings[-1] not in under for _, under, _ in run)
+            and (alone or len(headings) < 2 or not _in_turn(run, headings, n, breaks))
         ):
             return False
         n += len(run)
