@@ -104,7 +104,7 @@ def _of_columns(question: str, reference: str, cells: Sequence[Cell], facts: lis
     unsure = [part for part in asking or parts if not sure[part] and not told and not is_list and _says(part)]
     found = sure | {part: _nearest(part, words, things) for part in unsure}
     named = told.union(*found.values())
-    left = [part for part in unsure if not found[part] and ASKING.search(part)]
+    left = [part for part in unsure if not found[part] and (ASKING.search(part) or not _words(part) & things)]
     if left and named and len(columns - named) <= len(left):
         named |= columns
     return [fact for fact in facts if cells[fact.section].column in named]
