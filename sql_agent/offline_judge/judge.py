@@ -406,11 +406,11 @@ class _Reading:
             or is_joint(piece, self._text[start + len(piece) :], self._n_counted, asked)
         ):
             return True
-        is_known = any(spell(piece) in text for text in (self._exam.question, *self._exam.texts))
         return any(
             is_caption(self._text[first:last])
+            and (is_head or not any(spell(self._text[first:last]) in text for text in self._exam.texts))
             for first, last, is_head in self._captions
-            if first <= start <= start + len(piece) <= last and (is_head or not is_known)
+            if first <= start <= start + len(piece) <= last
         )
 
     @cached_property
