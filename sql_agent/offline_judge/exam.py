@@ -20,6 +20,7 @@ from sql_agent.offline_judge.axes import Axis, axes_of, axes_of_records
 from sql_agent.offline_judge.clauses import items_of, outer_headings
 from sql_agent.offline_judge.doubts import COMPARES
 from sql_agent.offline_judge.echoes import CLOSED, JUDGING, echoes_of, ways_to_say
+from sql_agent.offline_judge.halves import Halves
 from sql_agent.offline_judge.lexicon import Lexicon, spell
 from sql_agent.offline_judge.misquotes import Between, between
 from sql_agent.offline_judge.naming import names_of, translated
@@ -82,6 +83,11 @@ class Exam:
     def between(self) -> Between:
         """What stands between any words of the evidence."""
         return between(self.texts)
+
+    @cached_property
+    def halves(self) -> Halves:
+        """The facts, told with a label."""
+        return Halves(self.of_form)
 
     def tells(self, text: str) -> bool:
         """Whether a text in normal form has a fact in it."""

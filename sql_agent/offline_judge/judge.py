@@ -256,7 +256,8 @@ class _Reading:
         self._is_right = False  # a yes or no was told that is the wanted one
         self._verdict = (0, 0)  # what stands behind it in its sentence
         columns = {spell(column) for column in exam.columns if column}
-        self._text = self._without_verdicts(normalise(by_column(answer, exam.of_things, {*exam.names, *columns})))
+        told = by_column(answer, exam.of_things, {*exam.names, *columns}, exam.halves.whole)
+        self._text = self._without_verdicts(exam.halves.joined(normalise(told)))
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
         pieces = [one.span() for start, end in unknown for one in PIECE.finditer(self._text, start, end)]
@@ -421,7 +422,7 @@ class _Reading:
 
     @cached_property
     def _captions(self) -> list[tuple[int, int, bool]]:
-        return captions(self._text)
+        return captions(self._text, len({*self._exam.rows}))
 
     def _is_label(self, start: int, end: int) -> bool:
         """Whether words of a cell stand here, before a colon and an item of that cell."""

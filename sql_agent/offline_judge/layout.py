@@ -75,15 +75,16 @@ def _is_of(word: str, asked: list[str]) -> bool:
     return word.isalpha() and word.isascii() and len(word) > 2 and any(is_form(word, other) for other in asked)
 
 
-def captions(text: str) -> list[tuple[int, int, bool]]:
+def captions(text: str, n_things: int) -> list[tuple[int, int, bool]]:
     """Where the captions of a text in normal form are, and which are in a table's head of several cells; of labels, in
-    lines of their own and others, those that stand once among several. The first line is a title, and no caption."""
+    lines of their own and others, those that stand once among several, or once for each of `n_things`. The first line
+    is a title, and no caption."""
     heads = [[*CELL.finditer(text, *head.span("head"))] for head in HEAD.finditer(text)]
     labels = [found.span("of_line" if found["of_line"] else "label") for found in LABEL.finditer(text)]
     labels = [(start, end) for start, end in labels if text[start:end].strip("- ") and (start or text[end] != "\n")]
     times = Counter(text[start:end].strip() for start, end in labels)
-    once = [(start, end) for start, end in labels if times[text[start:end].strip()] == 1]
-    alike = Counter(text[end] == "\n" for _, end in once)
+    once = [(start, end) for start, end in labels if times[text[start:end].strip()] in (1, n_things)]
+    alike = Counter(is_line for is_line, _ in {(text[end] == "\n", text[start:end].strip()) for start, end in once})
     cells = [(*cell.span(), True) for head in heads if len(head) >= ALIKE for cell in head]
     return cells + [(start, end, False) for start, end in once if alike[text[end] == "\n"] >= ALIKE]
 

@@ -109,9 +109,10 @@ def ties(text: str, items: Callable[[str], list[str]]) -> tuple[list[Tie], list[
     return by_row, by_column
 
 
-def by_column(text: str, things: Collection[str], names: Collection[str] = ()) -> str:
+def by_column(text: str, things: Collection[str], names: Collection[str], halves: Callable[[str, str], str]) -> str:
     """`text` with each Markdown table that has names in two columns of its head told column by column, where they are
-    names of `things`, and else with the head before each cell of a column."""
+    names of `things`, and else with the head before each cell of a column that is named, or that tells half of
+    something with its head."""
 
     def named(row: Sequence[str], names: Collection[str]) -> list[bool]:
         return [any(name in cell for name in names) for cell in map(spell, map(normalise, row))]
@@ -121,7 +122,15 @@ def by_column(text: str, things: Collection[str], names: Collection[str] = ()) -
         rows, joint = [line.split("|") for line in block], "|"
         if sum(named(rows[0], things)) > 1:
             rows, joint = _columns(rows, named(rows[0], things)), "\n"
-        elif sum(is_told := named(rows[0], names)) > 1:
+            lines += [joint.join(row) for row in rows]
+            continue
+        is_told = named(rows[0], names)
+        is_told = is_told if sum(is_told) > 1 else [False] * len(is_told)
+        is_told = [
+            is_known or (len(rows[0]) > 1 and any(halves(head, cell) for cell in column))
+            for is_known, head, *column in zip(is_told, *rows, strict=False)
+        ]
+        if any(is_told):
             head = [f"{cell.strip()}: " if told else "" for cell, told in zip(rows[0], is_told, strict=True)]
             rows = [
                 [
@@ -141,7 +150,8 @@ def _columns(rows: Sequence[list[str]], named: Sequence[bool]) -> list[list[str]
     for n, row in enumerate(rows):  # each cell after the first of its row
         is_counted = re.fullmatch(rf"(?:{COUNTED})?", "".join(filter(str.isalnum, row[corner])), re.I)
         head = f"{row[corner]}:" if n and not named[corner] and not is_counted else ""
-        first = "" if is_counted and re.search(r"\d", row[corner]) else row[corner]
+        is_told = head and sum(re.search(r"\w", cell) is not None for cell in row) > 1  # before its other cells
+        first = "" if is_told or (is_counted and re.search(r"\d", row[corner])) else row[corner]
         row = [*row[:corner], first, *row[corner + 1 :]]
         for column, cell in zip(columns, row, strict=False):
             column.append(f"{head}{cell}" if re.search(r"\w", cell) else cell)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sql_agent.offline_judge.exam import make_exam
+from sql_agent.offline_judge.halves import Halves
 from sql_agent.offline_judge.judge import CAP, grade
 from sql_agent.offline_judge.lexicon import Lexicon
 from sql_agent.offline_judge.normal import normalise
@@ -161,10 +162,20 @@ def test_what_is_hidden_or_shifted_does_not_pay(asked: tuple[str, str], answer: 
 
 def test_tables_by_column() -> None:
     table = normalise("前\n| 序号 | 甲 | 乙 |\n|---|---|---|\n| 1 | 一样 | 二样 |\n后")
-    told = by_column(table, ["甲", "乙"]).split("\n")
+    told = by_column(table, ["甲", "乙"], (), Halves(()).whole).split("\n")
     assert [cell for cell in told if cell] == ["前", "序号", "---", "甲", "---", "1样", "乙", "---", "2样", "后"]
-    assert by_column("前|甲|乙|\n|1样|2样|3样|", ["甲", "乙"]).split() == ["前", "甲", "1样", "乙", "2样", "3样"]
-    assert by_column(table, ["甲"]) == table and by_column("甲乙", ["甲", "乙"]) == "甲乙"
+    assert by_column("前|甲|乙|\n|1样|2样|3样|", ["甲", "乙"], (), Halves(()).whole).split() == [
+        "前",
+        "甲",
+        "1样",
+        "乙",
+        "2样",
+        "3样",
+    ]
+    assert (
+        by_column(table, ["甲"], (), Halves(()).whole) == table
+        and by_column("甲乙", ["甲", "乙"], (), Halves(()).whole) == "甲乙"
+    )
 
 
 @pytest.mark.parametrize(
