@@ -37,6 +37,7 @@ PLACE = re.compile(r"\d{1,2}")  # of a row
 COUNT = re.compile(rf"\d{{1,2}}|{'|'.join(SIZES)}")
 MAX_WORDS, MAX_HAN = 3, 5
 ALIKE = 2  # labels at least
+OPEN = re.compile(r"(.)[不没]\1|[能是可]否|有无|\bwhether\b")  # asks, and says nothing
 JOINTS = Lexicon(
     {word for word in {*FREE.split(), *JOINTS_EN.split()} if word.isalpha() and not DENIALS.search(word)}
     - {*PERMITS, *["all", "total", "how", "many", "much", "percent", "dollars", "euros", "pounds"]}
@@ -93,6 +94,7 @@ def is_caption(label: str) -> bool:
     """Whether a caption is a number, or a few words that dictionaries know, and no person."""
     if PLACE.fullmatch(label):
         return True
+    label = OPEN.sub("", label)
     words, han = re.findall("[a-z]+", label), re.findall("[\u4e00-\u9fff]+", label)
     if CLAIMS.search(label) or re.search(r"\d", label) or len(words) > MAX_WORDS or sum(map(len, han)) > MAX_HAN:
         return False
