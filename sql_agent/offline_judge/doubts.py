@@ -229,7 +229,7 @@ COMPARES = re.compile(r"区别|不同|差[异别]|比较|对比|怎么比|\b(?:d
 DIFFERS = re.compile(  # and says in what, not how
     r"\b(?:two|both|they|these|the)\b[^.]*\b(?:differ|is|are|have|has|offer|take|follow|work|come|go|get|act)[^.,;]*"
     r"(?:(?<=differ)|\b(?:quite |very |rather |clearly |completely |somewhat )?different(?:ly)?\b)"
-    r"(?: (?:[a-z]+ ){0,3}(?:in|for|on|as to|by)\b[^;]*| [a-z]+)?\W*$"
+    r"(?: (?:[a-z]+ ){0,3}(?:in|for|on|as to|by)\b[^;]*|(?: [a-z]+){1,3})?\W*$"
     r"|(?:[各都也]有?(?:所|些)?|有所|[^不])不同\W*$|有(?:一?些|很大|较大|明显)?(?:区别|差[异别])\W*$"
 )
 DEGREES = re.compile(r"\b(?:more|less|most|least|only|better|worse|safer|[a-z]{3,}er than)\b|[更较最只仅]|\d{2}|[3-9]")
