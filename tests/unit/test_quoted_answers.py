@@ -1,8 +1,8 @@
 """Answers that quote cells of leaflets, manuals, contracts and catalogues, written one by one, and what they earn.
 
-`quoted_answers.jsonl` has 284 questions on rows of which not every cell is asked for, each with five honest answers and
-six dishonest ones. A and B were read to choose rules, C and D in part; of E only counts were looked at. D and E tell
-whole rows of six columns or more, and are asked in words that are not the columns'.
+`quoted_answers.jsonl` has 344 questions on rows of which not every cell is asked for, each with five honest answers and
+six dishonest ones. A, B and F were read to choose rules, C and D in part; of E and G only counts were looked at. D and
+E tell whole rows of six columns or more, and are asked in words that are not the columns'.
 """
 
 from __future__ import annotations
@@ -31,14 +31,18 @@ def values(half: str, answers: str) -> list[float]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("half", "share"), [("A", 0.74), ("B", 0.72), ("C", 0.62), ("D", 0.6), ("E", 0.4)])
+@pytest.mark.parametrize(
+    ("half", "share"), [("A", 0.75), ("B", 0.75), ("C", 0.63), ("D", 0.65), ("E", 0.44), ("F", 0.52), ("G", 0.53)]
+)
 def test_what_is_quoted_in_anybodys_words_pays(half: str, share: float) -> None:
     earned = values(half, "honest")
     assert sum(value >= 0.9 for value in earned) >= share * len(earned)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("half", "share"), [("A", 0.98), ("B", 0.97), ("C", 0.97), ("D", 0.96), ("E", 0.93)])
+@pytest.mark.parametrize(
+    ("half", "share"), [("A", 0.98), ("B", 0.97), ("C", 0.97), ("D", 0.96), ("E", 0.94), ("F", 0.95), ("G", 0.96)]
+)
 def test_what_is_exchanged_changed_added_or_taken_back_does_not(half: str, share: float) -> None:
     earned = values(half, "dishonest")
     assert sum(value <= CAP for value in earned) >= share * len(earned)
