@@ -116,7 +116,7 @@ class Chat:
             self._loop.run(self.conversation.say(line, self._tell))
             self._out.print()
         except Stopped as stopped:
-            self._note(f"\nstopped: {stopped}", style="yellow")
+            self._note(f"\nstopped: {stopped}{' with /reset' * stopped.is_too_long}", style="yellow")
         except LLMFault as fault:
             self._note(f"\n{fault.kind}: {explain_fault(fault, llm, timeout_s=timeout_s)}", style="red")
         except Fault as fault:

@@ -203,7 +203,7 @@ def test_what_is_said_cannot_write_to_the_terminal(tmp_path: Path) -> None:
     [
         (error_reply(500, "boom"), "boom"),
         (error_reply(401, "who?"), "--api-key"),
-        (error_reply(400, "maximum context length is 10"), "/reset begins a new one"),
+        (error_reply(400, "maximum context length is 10"), "begin a new one with /reset"),
         (Reply(body="<html>", content_type="text/html"), "no stream of events"),
         (Reply(body="data: {broken\n\n", content_type="text/event-stream"), "llm_fault"),
         (Reply(body="", content_type="text/event-stream"), "stopped: "),
