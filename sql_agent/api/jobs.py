@@ -48,7 +48,7 @@ def train(
     """Train with GRPO: `agentgrpo train --recipe RECIPE`, with a store of its own.
 
     `dataset` are training questions (a name, a file, rows or a frame: see load_dataset), `reward` is a reward function
-    in place of the recipe's reward, `tools` are the agent's, one or several (functions, environment classes, names, paths).
+    in place of the recipe's reward, `tools` are the agent's: one or several functions, classes of environments, names.
     Overrides are configuration keys (see `keys`): optim__lr=1e-5, optim={"lr": 1e-5} or **{"optim.lr": 1e-5}. Raises
     UserError for wrong input, and TrainingFailed, whose `run` is what there is.
     """

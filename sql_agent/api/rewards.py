@@ -6,9 +6,12 @@ None (unscored), never 0. A function that is named here trains as well: cloudpic
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import math
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from statistics import fmean, pstdev
 from typing import Any
@@ -194,7 +197,11 @@ def evaluate_rewards(
 
     function = create_reward(function) if isinstance(function, str) else function
     truth_columns = {} if truths is None else dict.fromkeys(TRUTH_KEYS, list(truths))
-    rewards = rows_of(function(list(completions), **truth_columns | columns))
+    given: Any = function(list(completions), **truth_columns | columns)
+    if inspect.iscoroutine(given):
+        with ThreadPoolExecutor(1) as thread:  # a notebook's own thread has a loop that runs
+            given = thread.submit(asyncio.run, given).result()
+    rewards = rows_of(given)
     if rewards is None or len(rewards) != len(completions):
         size = "no list" if rewards is None else f"{len(rewards)} rewards"
         raise UserError(f"the function gave {size} for {len(completions)} completions; it must give a number for each")
