@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from statistics import fmean, pstdev
@@ -23,6 +23,7 @@ from sql_agent.scoring.math_check import MathFault, mathematician
 from sql_agent.scoring.values import number_of, rows_of
 
 RewardFunction = Callable[..., Sequence[float | None]]
+AsyncReward = Callable[..., Awaitable[Sequence[float | None]]]
 TRUTH_KEYS = ("ground_truth", "ground_truths", "answer", "solution")
 STEP = re.compile(r"^[^\S\n]*(?:step\s*\d+|\d+[.)、]|第\s*[\d一二三四五六七八九十]+\s*步|[-*•])", re.I | re.M)
 PASS = 0.5
@@ -190,7 +191,10 @@ class RewardStats:
 
 
 def evaluate_rewards(
-    function: RewardFunction | str, completions: Sequence[Any], truths: Sequence[str] | None = None, **columns: Any
+    function: RewardFunction | AsyncReward | str,
+    completions: Sequence[Any],
+    truths: Sequence[str] | None = None,
+    **columns: Any,
 ) -> RewardStats:
     """Measure a reward function on completions. None counts as unscored and is in no figure. Raises UserError."""
     from sql_agent.evaluation.stats import estimate
