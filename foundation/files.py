@@ -7,6 +7,7 @@ surrogate, which UTF-8 lacks, is written as a question mark. Knows nothing of wh
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -51,6 +52,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
     try:
         yield temp
         temp.replace(path)
+    except OSError as exc:
+        if exc.errno == errno.ENOSPC and not exc.filename:  # writing to an open file names none
+            exc.filename = str(path)
+        raise
     finally:
         temp.unlink(missing_ok=True)
 

@@ -74,6 +74,8 @@ class HttpServer(uvicorn.Server):
         while self.server_state.connections and not self.force_exit and time.monotonic() < ends_s:
             await asyncio.sleep(POLL_S)
         await super().shutdown()
+        if self.force_exit:  # else the application is cancelled where it waits, and Starlette logs that
+            await self.lifespan.shutdown()
         logger.info("ended: %s", self._traffic)
 
     async def _take_waiting(self, listener: socket.socket) -> None:

@@ -1,7 +1,7 @@
 """The map from a reward model's raw logits to [0, 1]: straight lines between fitted points.
 
 Guarantees: it never falls, stays in [0, 1], and a file that is no such map is refused with what is wrong in it.
-Not covered: fitting one (utils/reward_scale.py does).
+Not covered: fitting one (reward_model/scale.py does).
 """
 
 from __future__ import annotations

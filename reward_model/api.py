@@ -1,4 +1,4 @@
-"""The scoring API as an application: routes, errors, OpenAPI. `inference_api.py` starts it.
+"""The scoring API as an application: routes, errors, OpenAPI. `agentgrpo reward-model serve` starts it.
 
 Guarantees: /score and /score-pair answer in the documented forms, with further keys beside them; a bad request ends
 with 401, 408, 413 or 422 and a `detail`, an item that has no finite score with 422; an overloaded, failing or ending

@@ -37,7 +37,7 @@ Pair accuracy {validation[accuracy]:.3f} (95 % interval {validation[interval][0]
 
 ## Use and limits
 
-- A logit is no reward: its zero and its unit are arbitrary. Fit a scale (`utils/reward_scale.py`) before training.
+- A logit is no reward: its zero and its unit are arbitrary. `agentgrpo reward-model scale` fits what makes it one.
 - It prefers what resembles the chosen sides of its pairs. For other questions, languages and ways to be wrong, the
   figures above say nothing; measure first.
 - Pairs made by this project show the reference answer in the prompt; such a model needs it when it scores.

@@ -1,4 +1,4 @@
-"""Turn raw preference data into the pairs that reward_modeling.py trains on.
+"""Turn raw preference data into the pairs that `agentgrpo reward-model train` takes.
 
     agentgrpo reward-model convert --data raw.jsonl --out converted.jsonl
 

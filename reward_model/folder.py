@@ -34,14 +34,14 @@ def check_reward_model(folder: Path) -> dict[str, Any]:
     """The config of a folder that can be served as a reward model. Raises UserError otherwise."""
     if (folder / ADAPTER).is_file() and not (folder / "config.json").is_file():
         raise UserError(
-            f"{folder}: a LoRA adapter, not a whole model; merge it first: python -m reward_model.merge_lora "
+            f"{folder}: a LoRA adapter, not a whole model; merge it first: agentgrpo reward-model merge "
             f"--adapter {folder} --out DIR"
         )
     config = check_weights_folder(folder)
     if not has_head(config):
         raise UserError(
             f"{folder}: architectures is {config.get('architectures')}, and a reward model is a "
-            "...ForSequenceClassification. Train one with reward_modeling.py"
+            "...ForSequenceClassification. Train one with `agentgrpo reward-model train`"
         )
     labels = config.get("id2label")
     if not isinstance(labels, dict) or len(labels) != 1:

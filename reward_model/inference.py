@@ -55,18 +55,18 @@ def main(
         raise UserError("give one of --response, --pairs, or --data together with --out")
     if input is not None and output is not None:
         refuse_input(output, input)
+    rows = read_items(input) if input else []
+    held_out = read_pairs(pairs)[0] if pairs else []
     served = load_served(model_path)
 
     def scored(items: list[Item]) -> list[Score]:
         return served.as_scores(served.scorer.score(items), items)
 
-    if input is not None and output is not None:
-        rows = read_items(input)
+    if output is not None:
         scores = scored([item for _, item in rows])
         write_lines(output, (row | score.model_dump() for (row, _), score in zip(rows, scores, strict=True)))
         typer.echo(f"{len(rows)} responses scored: {output}")
     elif pairs is not None:
-        held_out, _ = read_pairs(pairs)
         typer.echo(json.dumps(pair_accuracy(served.scorer, held_out), indent=1))
     else:
         texts = [text for text in (response, rejected) if text is not None]

@@ -1,4 +1,4 @@
-"""Merge a LoRA adapter of reward_modeling.py into its base: a whole model that can be served.
+"""Merge a LoRA adapter of `agentgrpo reward-model train` into its base: a whole model that can be served.
 
     agentgrpo reward-model merge --adapter reward_model_output --out merged_model [--base FOLDER]
 
@@ -45,7 +45,7 @@ def merge(adapter: Path, out: Path, *, base: Path | None = None) -> None:
     if (config.peft_type, config.task_type) != ("LORA", "SEQ_CLS"):
         raise UserError(
             f"{adapter}: is {config.peft_type} for {config.task_type}, and a reward model is LORA for SEQ_CLS; "
-            "train one with reward_modeling.py --use_peft"
+            "train one with `agentgrpo reward-model train --lora`"
         )
     base = base or Path(str(config.base_model_name_or_path))
     if not base.is_dir():
@@ -88,7 +88,7 @@ def _check_head(adapter: Path, base: Path, base_config: dict[str, Any]) -> None:
     if not brings_head and not has_head(base_config):
         raise UserError(
             f"{adapter}: has no weights of the head ({HEAD}), and {base} has no head either; train the head too: "
-            "reward_modeling.py --use_peft does (lora_modules_to_save)"
+            "`agentgrpo reward-model train --lora` does (lora_modules_to_save)"
         )
 
 

@@ -1,6 +1,6 @@
 """Preference pairs from a training run: in each group, the best answer against the worst.
 
-    agentgrpo reward-model mine runs/RUN/rollouts.jsonl --out mined.jsonl
+    agentgrpo reward-model mine runs/RUN --out mined.jsonl
 
 A group is the rollouts of one question in one step. Answers are ranked by what the judge gave (`reward_parts.answer`);
 the SQL bonus cannot be seen in a text and does not count. Guarantees: unscored rollouts, validation and groups whose
@@ -20,7 +20,7 @@ import typer
 from foundation.command import alias
 from foundation.errors import UserError
 from foundation.files import refuse_input, write_lines
-from reward_model.pairs import Item, Pair, Skipped, Unusable, grounded, judged, make_pair, parsed_lines
+from reward_model.pairs import Item, Pair, Skipped, Unusable, grounded, judged, make_pair, parsed_lines, rollouts_file
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Mined:
 
 
 def mine(paths: list[Path], *, margin: float) -> Mined:
-    """Pairs of several rollouts.jsonl files. Raises UserError when one cannot be read, or for a margin of 0 or less."""
+    """Pairs of runs, or of their rollouts.jsonl. Raises UserError for one that cannot be read, and a margin of 0."""
     if not 0 < margin <= 1:
         raise UserError(f"--margin {margin:g}: must be above 0 and at most 1, the range of the judge's values")
     result = Mined()
     groups: dict[tuple[Path, str], list[Candidate]] = defaultdict(list)
-    for path in paths:
+    for path in map(rollouts_file, paths):
         for line, (group, item, value) in parsed_lines(path, _in_group, result.skipped):
             groups[path, group].append(Candidate(line, item, value))
     result.n_groups = len(groups)
@@ -81,7 +81,7 @@ def _take(candidates: list[Candidate], result: Mined, margin: float) -> None:
 
 
 def main(
-    rollouts: Annotated[list[Path], typer.Argument(help="rollouts.jsonl of one run or several")],
+    rollouts: Annotated[list[Path], typer.Argument(help="runs, or their rollouts.jsonl")],
     output: Annotated[Path, typer.Option("--out", help="JSONL file to write")],
     margin: Annotated[float, typer.Option(help="least difference between best and worst")] = 0.2,
 ) -> None:

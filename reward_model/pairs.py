@@ -147,6 +147,11 @@ def read_pairs(path: Path) -> tuple[list[Pair], Skipped]:
     return pairs, skipped
 
 
+def rollouts_file(path: Path) -> Path:
+    """The file of rollouts that a run's folder holds; a file is itself."""
+    return path / "rollouts.jsonl" if path.is_dir() else path
+
+
 def judged(rollout: dict[str, Any]) -> tuple[Item, float]:
     """The answer of a line of rollouts.jsonl, and what the judge gave it, without the SQL bonus. Raises Unusable."""
     if rollout.get("unscored") or rollout.get("reward") is None:

@@ -1,7 +1,7 @@
 """Train a reward model on preference pairs with TRL's RewardTrainer: all weights, or LoRA.
 
     agentgrpo reward-model train --data converted.jsonl --model Qwen/Qwen2.5-0.5B-Instruct --out FOLDER
-    accelerate launch --num_processes 2 reward_modeling.py ... --use_peft --lora_r 32
+    accelerate launch --num_processes 2 reward_model/reward_modeling.py ... --use_peft --lora_r 32
 
 All flags of TRL's RewardConfig and ModelConfig are taken; below stand those of this script and the defaults it changes.
 Guarantees: pickled weights and code of a model folder are refused; texts are encoded exactly as for scoring; no

@@ -35,10 +35,15 @@ class RewardScale(ScaleMap):
     mean_error: float = Field(ge=0, le=1)
 
 
+def check_enough(n_rows: int) -> None:
+    """Raise UserError for fewer labelled rows than a map needs."""
+    if n_rows < MIN_ROWS:
+        raise UserError(f"{n_rows} labelled rows: a scale needs {MIN_ROWS} or more, better some hundred")
+
+
 def fit(logits: Sequence[float], labels: Sequence[float], *, weights_sha256: str, needs_reference: bool) -> RewardScale:
     """Fit a map. Raises UserError for too few rows, or when higher logits do not go with higher labels."""
-    if len(logits) < MIN_ROWS:
-        raise UserError(f"{len(logits)} labelled rows: a scale needs {MIN_ROWS} or more, better some hundred")
+    check_enough(len(logits))
     order = np.argsort(logits, kind="stable")
     x, y = np.asarray(logits, dtype=float)[order], np.asarray(labels, dtype=float)[order]
     values = isotonic_regression(y).x
@@ -68,12 +73,12 @@ def load_scale(path: Path, *, weights_sha256: str) -> RewardScale:
     try:
         scale = RewardScale.model_validate_json(path.read_bytes())
     except OSError as exc:
-        raise UserError(f"{path}: cannot be read ({exc.strerror}); fit a scale with utils/reward_scale.py") from None
+        raise UserError(f"{path}: cannot be read ({exc.strerror}); `agentgrpo reward-model scale` fits one") from None
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
         raise UserError(
-            f"{path}: not a reward scale ({first['msg']}); fit it again with utils/reward_scale.py"
+            f"{path}: not a reward scale ({first['msg']}); fit it again with `agentgrpo reward-model scale`"
         ) from None
     if scale.weights_sha256 != weights_sha256:
-        raise UserError(f"{path}: was fitted on other weights than these; fit it again with utils/reward_scale.py")
+        raise UserError(f"{path}: was fitted on other weights than these; fit it again: `agentgrpo reward-model scale`")
     return scale

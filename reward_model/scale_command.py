@@ -1,7 +1,7 @@
 """Fit the map from a reward model's raw logits to [0, 1], and keep it beside the model.
 
     agentgrpo reward-model scale --model DIR --labelled labelled.jsonl
-    agentgrpo reward-model scale --model DIR --rollouts runs/<run>/rollouts.jsonl
+    agentgrpo reward-model scale --model DIR --rollouts runs/RUN
 
 A labelled line has prompt, response, label in [0, 1] and perhaps reference; of a run, the judge's value of each answer
 is the label. A share of the prompts is held out: the printed error is measured there, then the map is fitted on all.
@@ -21,9 +21,9 @@ from matplotlib.figure import Figure
 
 from foundation.errors import UserError
 from foundation.files import write_text
-from reward_model.folder import weights_fingerprint
-from reward_model.pairs import Item, Skipped, Unusable, in_unit_range, judged, parsed_lines, split_by_key
-from reward_model.scale import SCALE_FILE, RewardScale, fit
+from reward_model.folder import check_reward_model, weights_fingerprint
+from reward_model.pairs import Item, Skipped, Unusable, in_unit_range, judged, parsed_lines, rollouts_file, split_by_key
+from reward_model.scale import SCALE_FILE, RewardScale, check_enough, fit
 from reward_model.scoring import load_scorer
 
 HELD_SHARE = 0.2
@@ -94,17 +94,19 @@ def plot(scale: RewardScale, rows: Sequence[Labelled], path: Path) -> None:
 def main(
     model_path: Annotated[Path, typer.Option("--model", help="folder of the reward model")],
     labelled: Annotated[Path | None, typer.Option(help="JSONL: prompt, response, label, reference")] = None,
-    rollouts: Annotated[Path | None, typer.Option(help="rollouts.jsonl of a run")] = None,
+    rollouts: Annotated[Path | None, typer.Option(help="a run, or its rollouts.jsonl")] = None,
     seed: Annotated[int, typer.Option(help="seed of the held-out share")] = 1,
 ) -> None:
     """Fit the map from raw logits to [0, 1]."""
-    source = labelled or rollouts
-    if source is None or (labelled and rollouts):
+    if (labelled is None) == (rollouts is None):
         raise UserError("give either --labelled or --rollouts")
+    check_reward_model(model_path)
     skipped = Skipped()
-    rows = [row for _, row in parsed_lines(source, _of_rollout if rollouts else _labelled, skipped)]
+    source, parse = (rollouts_file(rollouts), _of_rollout) if rollouts else (labelled or Path(), _labelled)
+    rows = [row for _, row in parsed_lines(source, parse, skipped)]
     if skipped.counts:
         typer.echo(f"skipped:\n{skipped}", err=True)
+    check_enough(len(rows))
     for row, result in zip(rows, load_scorer(model_path).score([row.item for row in rows]), strict=True):
         row.logit = result.score
     scale = fit_rows(rows, weights_sha256=weights_fingerprint(model_path))

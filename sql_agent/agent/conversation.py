@@ -31,7 +31,14 @@ Tell = Callable[[str, str], None]
 
 
 class Stopped(AgentGRPOError):
-    """The answer ended before its end, by the model's own doing. The text says why, and what helps."""
+    """The answer ended before its end, by the model's own doing. The text says why, and what helps.
+
+    `is_too_long`: what was said does not fit into the model's context, and would not another time.
+    """
+
+    def __init__(self, text: str, *, is_too_long: bool = False) -> None:
+        super().__init__(text)
+        self.is_too_long = is_too_long
 
 
 class Conversation:
@@ -94,9 +101,10 @@ class Conversation:
                 f"--set agent.max_turns={2 * limit}",
                 "repeated_call": f"the same call {context.repeat_limit} times (agent.repeat_limit); say it otherwise",
                 "invalid_tool_call": f"the model's answer cannot be used ({exc}); say it otherwise",
-                "context_overflow": "the conversation is longer than the model can read; /reset begins a new one",
+                "context_overflow": "the conversation is longer than the model can read; begin a new one",
             }
-            raise Stopped(texts[stop_reason_of(exc, context)]) from exc
+            reason = stop_reason_of(exc, context)
+            raise Stopped(texts[reason], is_too_long=reason == "context_overflow") from exc
 
     async def _stream(
         self, messages: list[Any], context: EpisodeContext, client: openai.AsyncOpenAI, tell: Tell

@@ -29,6 +29,12 @@ import cloudpickle
 '''
 
 
+def tool_sources(tools: Any) -> list[str]:
+    """Of one tool, of several or of none. Raises UserError."""
+    several = tools if isinstance(tools, list | tuple) else [tools] if tools else []
+    return [tool_source(tool) for tool in several]
+
+
 def tool_source(tool: Any) -> str:
     """The entry of `agent.tools` for a tool: a name or path as it is, or a function, FunctionTool or class."""
     if isinstance(tool, str | Path):

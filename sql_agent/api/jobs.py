@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from foundation.errors import RunError, UserError, did_you_mean
 from sql_agent.api.calls import INTERRUPTED, Done, run_job, settings, with_keys
-from sql_agent.api.given import tool_source
+from sql_agent.api.given import tool_sources
 from sql_agent.api.rewards import RewardFunction, term_of
 from sql_agent.api.runs import Evaluation, Run
 from sql_agent.config import HOME, TrainConfig, build_config, command_tree, commands, data_path, load_recipe, nested
@@ -39,7 +39,7 @@ def train(
     dataset: Source = "",
     max_samples: int | None = None,
     reward: RewardFunction | str = "",
-    tools: Sequence[Any] = (),
+    tools: Any = (),
     ci: bool = False,
     ci_fast: bool = False,
     quiet: bool = False,
@@ -48,19 +48,19 @@ def train(
     """Train with GRPO: `agentgrpo train --recipe RECIPE`, with a store of its own.
 
     `dataset` are training questions (a name, a file, rows or a frame: see load_dataset), `reward` is a reward function
-    in place of the recipe's reward, `tools` are the agent's (functions, environment classes, names and paths).
+    in place of the recipe's reward, `tools` are the agent's: one or several functions, classes of environments, names.
     Overrides are configuration keys (see `keys`): optim__lr=1e-5, optim={"lr": 1e-5} or **{"optim.lr": 1e-5}. Raises
     UserError for wrong input, and TrainingFailed, whose `run` is what there is.
     """
     tree = _model_key(model)
     if _is_named(dataset):
         tree["data.train_file"] = str(question_file(dataset, max_samples=max_samples))
-    elif max_samples:
+    elif max_samples is not None:
         tree["data.train_file"] = str(_own_file(str(recipe), overrides, max_samples))
     if reward:
         overrides = {"reward.default_scorer": "judge", **overrides, "reward.terms": [term_of(reward)]}
-    if tools:
-        overrides = {**overrides, "agent.tools": [tool_source(tool) for tool in tools]}
+    if sources := tool_sources(tools):
+        overrides = {**overrides, "agent.tools": sources}
     tree |= settings(overrides, arguments=train.__annotations__)
     keys = command_tree(commands.GRPO, [], recipe=str(recipe), flags=nested(tree))
     config = options.shorten(options.configured(keys, recipe=str(recipe)), ci=ci or ci_fast, fast=ci_fast)
@@ -187,8 +187,8 @@ def export(source: Run | str | Path, out: str | Path, *, dtype: str = "auto", qu
 @with_keys
 def tune(
     method: Literal["sft", "dpo"],
-    *,
     recipe: str | Path = "",
+    *,
     model: Model = "",
     dataset: Source = "",
     max_samples: int | None = None,

@@ -6,9 +6,12 @@ None (unscored), never 0. A function that is named here trains as well: cloudpic
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from statistics import fmean, pstdev
 from typing import Any
@@ -20,6 +23,7 @@ from sql_agent.scoring.math_check import MathFault, mathematician
 from sql_agent.scoring.values import number_of, rows_of
 
 RewardFunction = Callable[..., Sequence[float | None]]
+AsyncReward = Callable[..., Awaitable[Sequence[float | None]]]
 TRUTH_KEYS = ("ground_truth", "ground_truths", "answer", "solution")
 STEP = re.compile(r"^[^\S\n]*(?:step\s*\d+|\d+[.)、]|第\s*[\d一二三四五六七八九十]+\s*步|[-*•])", re.I | re.M)
 PASS = 0.5
@@ -187,14 +191,21 @@ class RewardStats:
 
 
 def evaluate_rewards(
-    function: RewardFunction | str, completions: Sequence[Any], truths: Sequence[str] | None = None, **columns: Any
+    function: RewardFunction | AsyncReward | str,
+    completions: Sequence[Any],
+    truths: Sequence[str] | None = None,
+    **columns: Any,
 ) -> RewardStats:
     """Measure a reward function on completions. None counts as unscored and is in no figure. Raises UserError."""
     from sql_agent.evaluation.stats import estimate
 
     function = create_reward(function) if isinstance(function, str) else function
     truth_columns = {} if truths is None else dict.fromkeys(TRUTH_KEYS, list(truths))
-    rewards = rows_of(function(list(completions), **truth_columns | columns))
+    given: Any = function(list(completions), **truth_columns | columns)
+    if inspect.iscoroutine(given):
+        with ThreadPoolExecutor(1) as thread:  # a notebook's own thread has a loop that runs
+            given = thread.submit(asyncio.run, given).result()
+    rewards = rows_of(given)
     if rewards is None or len(rewards) != len(completions):
         size = "no list" if rewards is None else f"{len(rewards)} rewards"
         raise UserError(f"the function gave {size} for {len(completions)} completions; it must give a number for each")

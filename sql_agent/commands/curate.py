@@ -112,7 +112,7 @@ def again(flags: PassFlags) -> int:
 
 
 def new(
-    questions: Annotated[Path, typer.Argument(help="question file, .jsonl or .parquet")],
+    questions: Annotated[Path, typer.Argument(help="question file: .jsonl, .csv or .parquet")],
     out: Annotated[Path, typer.Argument(help="where the new questions go")],
     old: Annotated[list[Path] | None, typer.Option(help="a set that there is already; may be repeated")] = None,
 ) -> None:

@@ -24,7 +24,7 @@ LEAST_DIFFERENCE = 1e-6
 
 
 def difficulty(
-    questions: Annotated[Path, typer.Argument(help="question file, .jsonl or .parquet")],
+    questions: Annotated[Path, typer.Argument(help="question file: .jsonl, .csv or .parquet")],
     out: Annotated[Path, typer.Argument(help="where the kept rows go")],
     model: Annotated[str, typer.Option(help="as `agentgrpo evaluate --model`; empty: the tiny policy")] = "",
     samples: Annotated[int, typer.Option(min=2, help="episodes per question")] = 8,

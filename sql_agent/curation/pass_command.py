@@ -44,7 +44,7 @@ ENDED = 10**9  # as if so many were asked in vain
 class PassFlags:
     """The command line of a pass."""
 
-    questions: Annotated[Path, typer.Argument(help="question file, .jsonl or .parquet")]
+    questions: Annotated[Path, typer.Argument(help="question file: .jsonl, .csv or .parquet")]
     out: Annotated[Path, typer.Argument(help="where the kept rows go")]
     language: Annotated[str, typer.Option(help="of the bundled rubric: zh or en")] = "zh"
     rubric: Annotated[Path | None, typer.Option(help="a rubric of your own, a text file")] = None

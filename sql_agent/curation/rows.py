@@ -33,7 +33,7 @@ def read_rows(path: Path) -> list[Row]:
     """The rows of a question file. Raises UserError where the file or any row is bad."""
     load_questions(path)
     rows = parse_file(path).rows
-    if path.suffix.lower() == ".parquet":
+    if path.suffix.lower() in (".parquet", ".csv"):
         return [Row(number, question, question.model_dump()) for number, question in rows]
     raw = {number: decode_line(line) for number, line in numbered_lines(path)}
     return [Row(number, question, raw[number]) for number, question in rows]

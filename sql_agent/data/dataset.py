@@ -109,7 +109,7 @@ def parse_file(path: str | Path) -> Parsed:
     path = existing_file(path)
     suffix = path.suffix.lower()
     if suffix not in QUESTION_FILES:
-        raise UserError(f"{path}: {path.suffix or 'no suffix'} is not a question file; use one of {QUESTION_FILES}")
+        raise UserError(f"{path}: {path.suffix or 'no suffix'} is not a question file; use {', '.join(QUESTION_FILES)}")
     rows = {".parquet": _read_parquet, ".csv": _read_csv}.get(suffix, _read_jsonl)(path)
     if not rows:
         raise UserError(f"{path}: the file has no rows; at least one question is needed")

@@ -69,9 +69,7 @@ def load_dataset(
     """
     if format not in ("sft", "rl", "questions"):
         raise UserError(f"format = {format!r}: must be sft, rl or questions")
-    if max_samples is not None and max_samples < 1:
-        raise UserError(f"max_samples = {max_samples}: must be at least 1, or None for all")
-    questions = _loaded(_file_or_rows(name_or_path, split))[:max_samples]
+    questions = _first(_file_or_rows(name_or_path, split), max_samples)
     if format == "questions":
         return [question.model_dump() for question in questions]
     prompts = _templated(questions, str(model)) if model else [question.question for question in questions]
@@ -90,12 +88,18 @@ def _loaded(source: Path | list[dict[str, Any]]) -> list[Question]:
     return load_questions(source)
 
 
+def _first(source: Path | list[dict[str, Any]], n: int | None) -> list[Question]:
+    if n is not None and n < 1:
+        raise UserError(f"max_samples = {n}: must be at least 1, or None for all")
+    return _loaded(source)[:n]
+
+
 def question_file(source: Source, *, max_samples: int | None = None) -> Path:
     """Training questions as a file: the set's own, or a copy of its rows below .cache. Raises UserError."""
     file_or_rows = _file_or_rows(source, "train")
     if max_samples is None and isinstance(file_or_rows, Path):
         return file_or_rows
-    rows = [question.model_dump() for question in _loaded(file_or_rows)[:max_samples]]
+    rows = [question.model_dump() for question in _first(file_or_rows, max_samples)]
     name = Path(source).stem if isinstance(source, str | Path) else "given"
     return _written(f"{name}-train", rows)
 

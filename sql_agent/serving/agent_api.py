@@ -191,7 +191,8 @@ class AgentApi:
         except TimeoutError:
             raise NoReply(504, f"no answer within {self._limits.time_s:g} s", "timeout") from None
         except Stopped as stopped:
-            raise NoReply(502, str(stopped), "no_answer") from stopped
+            status, kind = (400, INVALID) if stopped.is_too_long else (502, "no_answer")
+            raise NoReply(status, str(stopped), kind) from stopped
         except LLMFault as fault:
             raise NoReply(503, str(fault), fault.kind) from fault
         except Fault as fault:

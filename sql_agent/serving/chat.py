@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 from contextlib import AbstractContextManager
 
 from rich.console import Console
 from rich.text import Text
 
-from foundation.errors import UserError
+from foundation.errors import Interrupted, UserError
 from foundation.files import writable
 from sql_agent.agent.conversation import Conversation, Stopped
 from sql_agent.agent.endpoint import LLMEndpoint
@@ -48,7 +49,7 @@ def chat(config: AgentTree, answering: AbstractContextManager[LLMEndpoint], db_i
     them.
     """
     if custom := config.agent.custom_episode:
-        raise UserError(f"--chat: {custom} plays one question an episode; ask it with --question instead")
+        raise UserError(f"{custom} plays one question an episode and cannot be talked to; `agentgrpo ask` asks it")
     out = Console(highlight=False, soft_wrap=True)
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  input() then edits lines and knows earlier ones
@@ -73,6 +74,7 @@ class Chat:
 
     def run(self) -> None:
         """One line after the other."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # which asyncio.Runner replaces by: cancel the answer
         while True:
             try:
                 # What is no UTF-8 comes as lone surrogates, which no request can hold.
@@ -84,6 +86,8 @@ class Chat:
             except EOFError:
                 self._out.print()
                 return
+            except Interrupted:  # SIGTERM
+                raise
             except KeyboardInterrupt:
                 if self._interrupted:
                     self._out.print()
@@ -112,7 +116,7 @@ class Chat:
             self._loop.run(self.conversation.say(line, self._tell))
             self._out.print()
         except Stopped as stopped:
-            self._note(f"\nstopped: {stopped}", style="yellow")
+            self._note(f"\nstopped: {stopped}{' with /reset' * stopped.is_too_long}", style="yellow")
         except LLMFault as fault:
             self._note(f"\n{fault.kind}: {explain_fault(fault, llm, timeout_s=timeout_s)}", style="red")
         except Fault as fault:

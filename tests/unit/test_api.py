@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import json
@@ -190,6 +191,14 @@ def test_figures_of_a_reward_function() -> None:
     assert (found.n, found.unscored, found.min, found.max) == (4, 1, 0, 1)
     assert (found.mean, found.accuracy, found.share_zero, found.share_one) == (0.65, 0.75, 0.25, 0.5)
     assert found.low <= found.mean <= found.high and found.as_dict()["std"] == pytest.approx(0.4093, abs=1e-4)
+
+
+async def test_a_coroutine_gives_rewards_while_a_loop_runs() -> None:
+    async def short(completions: list[str], **_: Any) -> list[float]:
+        await asyncio.sleep(0)
+        return [float(len(text) < 4) for text in completions]
+
+    assert api.evaluate_rewards(short, ["yes", "no, not at all"]).mean == 0.5
 
 
 async def test_a_function_of_a_notebook_trains(monkeypatch: pytest.MonkeyPatch) -> None:

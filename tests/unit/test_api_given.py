@@ -76,6 +76,12 @@ def test_conversations_and_pairs_are_passed_on_as_they_are() -> None:
     assert tuning_source("owner/name") == "owner/name"
 
 
+def test_one_tool_is_a_list_of_one() -> None:
+    assert train_call(tools="sql").agent.tools == train_call(tools=["sql"]).agent.tools == ["sql"]
+    assert train_call(tools=()).agent.tools == train_call().agent.tools
+    assert train_call(tools=inspect.cleandoc).agent.tools == train_call(tools=[inspect.cleandoc]).agent.tools
+
+
 def test_values_of_numpy_paths_and_dates_reach_the_configuration() -> None:
     given = {"optim.lr": np.float32(0.5), "optim.questions_per_step": np.int64(4), "database.path": Path("a/b.db")}
     assert settings(given) == {"optim.lr": 0.5, "optim.questions_per_step": 4, "database.path": "a/b.db"}
@@ -104,6 +110,9 @@ def test_values_of_numpy_paths_and_dates_reach_the_configuration() -> None:
         (lambda: api.evaluate(limits=3), "did you mean limit"),
         (lambda: api.train(tools=[lambda x: x]), "with a name"),
         (lambda: api.train(tools=[3]), "typed function"),
+        (lambda: api.train(max_samples=0), "max_samples = 0: must be at least 1"),
+        (lambda: api.train(dataset=ROWS, max_samples=-1), "max_samples = -1: must be at least 1"),
+        (lambda: api.sft("no_such_recipe"), "no such recipe"),
     ],
 )
 def test_what_cannot_be_taken_is_named_as_it_was_given(call: Any, rule: str) -> None:

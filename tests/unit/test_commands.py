@@ -14,6 +14,7 @@ import typer
 
 from foundation.command import shown_errors
 from foundation.errors import UserError
+from foundation.files import atomic_path
 from sql_agent.commands import gsm8k
 from sql_agent.config import build_config, command_tree, known_keys, load_recipe, parse_assignment
 from sql_agent.config.commands import COMMANDS, DPO, GRPO, SFT, check_read, readers
@@ -164,3 +165,8 @@ def test_what_the_system_refuses_is_told_with_a_remedy(
     with pytest.raises(typer.Exit) as ended, shown_errors():
         raise raised
     assert ended.value.exit_code == 2 and told in capsys.readouterr().err
+
+
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="pairs.jsonl"), atomic_path(tmp_path / "pairs.jsonl"):
+        raise OSError(28, "No space left on device")

@@ -48,6 +48,12 @@ def test_planted_near_duplicates_are_found_and_others_are_not(seed: int) -> None
     assert sum(new[place][1] == other for place, other in found.items()) >= 0.99 * right
 
 
+def test_rows_of_a_csv_file_are_those_of_its_questions(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("question,answer\nWhich?,This\nWho?,\n", encoding="utf-8-sig")
+    rows = read_rows(tmp_path / "rows.csv")
+    assert [(row.number, row.text, row.raw["answer"]) for row in rows] == [(1, "Which?", "This"), (2, "Who?", "")]
+
+
 def test_a_chain_of_repetitions_leaves_the_first() -> None:
     assert [(m.index, m.other) for m in repeats(["头孢曲松怎么用", "请问头孢曲松怎么用？", "头孢曲松如何用!"])] == [
         (1, 0),

@@ -174,7 +174,9 @@ def rollout(answer: str, value: float, **changes: Any) -> dict[str, Any]:
 
 def test_best_against_worst_of_a_group(tmp_path: Path) -> None:
     rows = [rollout("mid", 0.5), rollout("worst", 0.1), rollout("best", 0.9), rollout("other", 1.0, group="h")]
-    mined = mine([lines_file(tmp_path / "r.jsonl", rows)], margin=0.2)
+    lines_file(tmp_path / "rollouts.jsonl", rows)
+    mined = mine([tmp_path], margin=0.2)  # the run, or its file
+    assert mined == mine([tmp_path / "rollouts.jsonl"], margin=0.2)
     assert mined.pairs == [make_pair(grounded("q", "r"), "best", "worst", kind="mined")]
     assert mined.n_groups == 2 and mined.skipped.counts == {"a group with one scored rollout": 1}
 

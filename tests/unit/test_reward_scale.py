@@ -13,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from foundation.errors import UserError
+from reward_model import inference, scale_command
 from reward_model.scale import MIN_ROWS, RewardScale, fit, load_scale
 from sql_agent.config import ROOT
 from tests.reward_models import make_model
@@ -83,6 +84,20 @@ def test_a_scale_file_is_checked(tmp_path: Path, changes: dict[str, object], mes
     path.write_text(json.dumps({**known, "needs_reference": False, **changes}))
     with pytest.raises(UserError, match=message):
         load_scale(path, weights_sha256="w")
+
+
+@pytest.mark.parametrize("command", ["scale", "score", "pairs"])
+def test_wrong_input_is_told_before_the_model_is_loaded(command: str, tmp_path: Path) -> None:
+    model, rows = make_model(tmp_path / "model"), tmp_path / "rows.jsonl"
+    (model / "model.safetensors").write_bytes(b"no weights")
+    rows.write_text('{"prompt": "p", "response": "r", "label": 1}\n' * 3 + "{}\n")
+    with pytest.raises(UserError, match=r"3 labelled rows|every line must|no line is a pair"):
+        if command == "scale":
+            scale_command.main(model, labelled=rows)
+        elif command == "score":
+            inference.main(model, input=rows, output=tmp_path / "out.jsonl")
+        else:
+            inference.main(model, pairs=rows)
 
 
 @pytest.mark.long

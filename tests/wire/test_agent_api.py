@@ -161,7 +161,14 @@ def test_what_nobody_expected_is_an_error_reply_too(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("handler", "status"), [(lambda _: error_reply(500, "boom"), 503), (lambda _: HANG, 504)])
+@pytest.mark.parametrize(
+    ("handler", "status"),
+    [
+        (lambda _: error_reply(500, "boom"), 503),
+        (lambda _: HANG, 504),
+        (lambda _: error_reply(400, "maximum context length is 10"), 400),  # which clients do not ask again
+    ],
+)
 def test_a_fault_is_an_error_and_no_answer(tmp_path: Path, handler: Any, status: int) -> None:
     with served(tmp_path, handler, time_s=1.0 if status == 504 else 60.0) as url:
         body = {"model": "agent", "messages": [{"role": "user", "content": "1"}]}

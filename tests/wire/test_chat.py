@@ -127,6 +127,12 @@ def chatting(
             terminal.close()
 
 
+def slow(*pieces: str) -> Reply:
+    """An answer that takes half a second a piece."""
+    answer = saying(*pieces)
+    return Reply(body=answer.body, content_type=answer.content_type, chunk_pause_s=0.5)
+
+
 def plain(shown: str) -> str:
     return re.sub(r"\x1b\[\d*m", "", shown)
 
@@ -197,7 +203,7 @@ def test_what_is_said_cannot_write_to_the_terminal(tmp_path: Path) -> None:
     [
         (error_reply(500, "boom"), "boom"),
         (error_reply(401, "who?"), "--api-key"),
-        (error_reply(400, "maximum context length is 10"), "/reset begins a new one"),
+        (error_reply(400, "maximum context length is 10"), "begin a new one with /reset"),
         (Reply(body="<html>", content_type="text/html"), "no stream of events"),
         (Reply(body="data: {broken\n\n", content_type="text/event-stream"), "llm_fault"),
         (Reply(body="", content_type="text/event-stream"), "stopped: "),
@@ -213,14 +219,13 @@ def test_a_failure_is_told_and_the_chat_goes_on(answer: Reply, told: str, tmp_pa
 
 @pytest.mark.long
 def test_ctrl_c_ends_the_answer_and_the_second_one_the_program(tmp_path: Path) -> None:
-    slow = saying(*["word "] * 20)
-    slow = Reply(body=slow.body, content_type=slow.content_type, chunk_pause_s=0.5)
-    with chatting(tmp_path, slow, saying("Here.")) as (terminal, server):
+    with chatting(tmp_path, slow(*["word "] * 20), slow("Well. ", "Here.")) as (terminal, server):
         terminal.type("tell me\r")
         terminal.wait_for("word word")
         terminal.type("\x03")
         assert "interrupted" in terminal.wait_for("you> ")
-        assert "Here." in terminal.ask("again") and messages(server) == [("user", "again")]
+        said = terminal.ask("again")
+        assert "Here." in said and "word" not in said and messages(server) == [("user", "again")]
         time.sleep(0.5)
         terminal.type("\x03")
         assert "Ctrl-C again" in terminal.wait_for("you> ")
@@ -228,6 +233,17 @@ def test_ctrl_c_ends_the_answer_and_the_second_one_the_program(tmp_path: Path) -
         time.sleep(0.5)
         terminal.type("\x03")
         assert terminal.ended() == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("busy", [False, True])
+def test_sigterm_ends_it(busy: bool, tmp_path: Path) -> None:
+    with chatting(tmp_path, slow(*["word "] * 20)) as (terminal, _):
+        if busy:
+            terminal.type("tell me\r")
+            terminal.wait_for("word word")
+        terminal.process.terminate()
+        assert terminal.ended() == 130
 
 
 @pytest.mark.long

@@ -154,3 +154,21 @@ async def test_a_websocket_lives_where_the_server_has_them(monkeypatch: pytest.M
         assert await line.recv() == "still there"
     server.should_exit = True
     await asyncio.to_thread(thread.join)
+
+
+async def test_the_application_ends_in_order_at_a_second_ctrl_c_too() -> None:
+    events: list[str] = []
+
+    async def with_lifespan(_scope: Any, receive: Any, send: Any) -> None:
+        for kind in ("startup", "shutdown"):
+            events.append((await receive())["type"])
+            await send({"type": f"lifespan.{kind}.complete"})
+
+    server = HttpServer(config_of(with_lifespan, lifespan="on"), Traffic())
+    thread = threading.Thread(target=lambda: server.run(sockets=[bind("127.0.0.1", 0)]))
+    thread.start()
+    while not server.started:
+        await asyncio.sleep(0.01)
+    server.should_exit = server.force_exit = True
+    await asyncio.to_thread(thread.join)
+    assert events == ["lifespan.startup", "lifespan.shutdown"]
