@@ -83,19 +83,25 @@ class Workers(Passes):
                 raise RunError(
                     f"the model server {gone[0]} is gone: it did not take the weights after {step} updates. {AGAIN}"
                 )
-        self._ask("resume_generation")
+        self._tell("resume_generation")
 
     def abort(self) -> int:
         """End every request, drop what the engines cached, and take none before the next weights; how many these
         were."""
-        return sum(reply["aborted_count"] for reply in self._ask("abort_all_requests"))
+        return sum(reply["aborted_count"] for reply in self._tell("abort_all_requests"))
 
     def sleep(self) -> None:
-        """The servers give their GPU memory to the workers. Raises RunError where one does not."""
+        """The servers give their GPU memory to the workers."""
+        self._tell("sleep")
+
+    def _tell(self, what: str) -> list[Any]:
+        """Ask servers that serve. Raises RunError where one is gone, or does not do it."""
         try:
-            self._ask("sleep")
+            return self._ask(what)
         except RayTaskError as exc:
-            raise RunError(f"the model server did not go to sleep: {exc.cause}. {AGAIN}") from exc
+            gone = [address for address in self.addresses if not is_well(address)]
+            why = f"the model server {gone[0]} is gone: look for a lack of memory" if gone else ""
+            raise RunError(f"{why or f'the model server did not {what}: {exc.cause}'}. {AGAIN}") from exc
 
     def _ask(self, what: str, *args: Any) -> list[Any]:
         async def ask() -> list[Any]:

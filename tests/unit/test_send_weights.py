@@ -1,4 +1,4 @@
-"""Weights that no model server takes: who is gone, or that all live, is told, and no run stands still."""
+"""Weights that no model server takes, and servers that die: who is gone, or that all live, is told."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray.exceptions import RayTaskError
 
 from agl_plugin.run import workers
 from agl_plugin.run.workers import Workers
@@ -31,3 +32,22 @@ def test_weights_that_nobody_takes_end_the_run(
     monkeypatch.setattr(workers, "MOST_S", limit_s)
     with pytest.raises(RunError, match=told):
         asked.send_weights(step=3)
+
+
+@pytest.mark.parametrize("what", ["abort", "sleep"])
+@pytest.mark.parametrize(
+    ("lives", "told"),
+    [(False, "^the model server 127.0.0.1:1 is gone: .*--resume"), (True, "did not .*: no room. .*--resume")],
+)
+def test_a_server_that_breaks_between_steps_is_told(
+    monkeypatch: pytest.MonkeyPatch, what: str, lives: bool, told: str
+) -> None:
+    async def breaks() -> None:
+        raise RayTaskError("abort_all_requests", "Traceback", RuntimeError("no room")).as_instanceof_cause()
+
+    asked = Workers.__new__(Workers)
+    server = SimpleNamespace(server_address="127.0.0.1:1", abort_all_requests=breaks, sleep=breaks)
+    asked._replicas = [server]
+    monkeypatch.setattr(workers, "is_well", lambda _: lives)
+    with pytest.raises(RunError, match=told):
+        getattr(asked, what)()
