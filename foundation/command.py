@@ -100,12 +100,33 @@ class Command(TyperCommand):
         """An option that may stand alone means `latest` there; one that is none may be a setting."""
         alone = {flag for param in self.params if getattr(param, "metavar", "") == LATEST for flag in param.opts}
         pairs = zip(args, [*args[1:], "-"], strict=False)
+        words = [f"{a}=latest" if a in alone and b.startswith("-") else a for a, b in pairs]
+        self._check_words(ctx, words)
         try:
-            return super().parse_args(ctx, [f"{a}=latest" if a in alone and b.startswith("-") else a for a, b in pairs])
+            return super().parse_args(ctx, words)
         except ClickException as exc:
             if hasattr(exc, "possibilities") and "--set" in flags_of(self):
                 exc.message += "; a setting is given as --set SECTION.KEY=VALUE (--set trainer.max_steps=5)"
             raise
+
+    def _check_words(self, ctx: Any, words: list[str]) -> None:
+        """No flag is taken for the value of another, and no two names of one option are given, of which one would win.
+
+        Raises BadParameter.
+        """
+        params = {flag: param for param in self.params for flag in [*param.opts, *param.secondary_opts]}
+        given: dict[Any, str] = {}
+        for word, following in zip(words, [*words[1:], ""], strict=False):
+            if word == "--":
+                break
+            flag, equals, _ = word.partition("=")
+            if not flag.startswith("-") or (param := params.get(flag)) is None:
+                continue
+            if not equals and not param.is_flag and following in params:
+                text = f"a value is missing: {following} is a flag of its own"
+                raise typer.BadParameter(text, ctx=ctx, param=param)
+            if given.setdefault(param.name, flag) != flag:
+                raise typer.BadParameter(f"{given[param.name]} and {flag} set the same; give one", ctx, param)
 
     def invoke(self, ctx: Any) -> Any:
         """Exit with what the function returns."""

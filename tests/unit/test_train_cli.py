@@ -25,7 +25,7 @@ from sql_agent.training import external_store
 from sql_agent.training.options import resolve_config
 from sql_agent.training.questions import load_data, total_steps
 from tests.sql_db import make_database
-from tests.typed import status_of, train_flags
+from tests.typed import params, status_of, train_flags
 
 COMMANDS = ("train_sql_agent.py", "evaluate.py", "sqlagent_test.py", "export.py", "report.py", "judge_report.py")
 CPU = ["--set", "trainer.device=cpu"]
@@ -110,6 +110,33 @@ def test_what_flags_mean(flags: str, key: str, value: object) -> None:
 def test_flags_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
     """--lora must not be taken for the beginning of --lora-rank, nor a typo for a flag."""
     assert status_of("train", "--n-runner", "3") == 2 and "--n-runner" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("train --fork --dry-run", "--fork': a value is missing: --dry-run is a flag of its own"),
+        ("ask --question --json", "--question': a value is missing: --json is a flag of its own"),
+        ("evaluate --before a --model b", "--before and --model set the same; give one"),
+        ("mine shop.db --no-train --train", "--no-train and --train set the same; give one"),
+    ],
+)
+def test_flags_that_are_no_values_and_names_of_one_flag_are_told(
+    line: str, told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(*line.split()) == 2
+    assert told in capfd.readouterr().err
+
+
+def test_a_value_may_look_like_a_flag_behind_an_equals_sign() -> None:
+    assert params("ask", "--question=--json", "--limit", "2", "--limit", "3")["question"] == ["--json"]
+
+
+@pytest.mark.parametrize("zero", [("--lora-rank", "0"), ("--set", "model.lora_rank=0")])
+def test_adapters_of_rank_0_are_refused(zero: tuple[str, str]) -> None:
+    with pytest.raises(UserError, match="--lora trains adapters, and a rank of 0 all weights"):
+        resolve("--lora", *zero)
+    assert resolve("--recipe", "qwen2_5_7b_lora", *zero).model.lora_rank == 0
 
 
 def test_lora_keeps_the_rank_of_the_recipe(tmp_path: Path) -> None:
