@@ -145,8 +145,7 @@ def configured(tree: dict[str, Any], *, recipe: str, lora: bool = False) -> Trai
         raise UserError(
             f"method = {config.method}: this is the configuration of `agentgrpo {config.method}`; call that one"
         )
-    if lora and not config.model.lora_rank:
-        config = config.but(model={"lora_rank": DEFAULT_LORA_RANK})
+    config = ranked(config, tree, lora=lora)
     config = resolve_system_prompt(config, tiny=config.is_tiny)
     if config.is_tiny and not config.model.tiny:
         database, tools = config.database, [tool for tool in config.agent.tools if tool != "sql"]
@@ -162,6 +161,15 @@ def configured(tree: dict[str, Any], *, recipe: str, lora: bool = False) -> Trai
                 remedy,
             )
     return config
+
+
+def ranked(config: TrainConfig, tree: dict[str, Any], *, lora: bool) -> TrainConfig:
+    """With `lora` the adapters have a rank where the recipe has none. Raises UserError where the command line says 0."""
+    if not lora or config.model.lora_rank:
+        return config
+    if "lora_rank" in tree.get("model", {}):
+        raise UserError("--lora trains adapters, and a rank of 0 all weights: leave one of them out, or raise the rank")
+    return config.but(model={"lora_rank": DEFAULT_LORA_RANK})
 
 
 def shorten(config: TrainConfig, *, ci: bool, fast: bool) -> TrainConfig:

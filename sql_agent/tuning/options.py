@@ -25,7 +25,7 @@ from sql_agent.config import (
 )
 from sql_agent.evaluation.folder import PLAN
 from sql_agent.evaluation.targets import settings_for
-from sql_agent.training.options import DEFAULT_LORA_RANK, RunFlags, device_of
+from sql_agent.training.options import RunFlags, device_of, ranked
 from sql_agent.training.stored import stored_folder
 from sql_agent.tuning.sources import find_file
 
@@ -110,9 +110,7 @@ def configured(method: Method, tree: dict[str, Any], *, recipe: str, lora: bool)
     stored = stored_folder(data, runs) / run_folder.ROLLOUTS if data.from_store else None
     played = brought(stored or find_file(config.tune.dataset, data))
     config = build_config(played, named, tree, {"trainer": {"device": device}})
-    if lora and not config.model.lora_rank:
-        config = config.but(model={"lora_rank": DEFAULT_LORA_RANK})
-    return resolve_system_prompt(config, tiny=config.is_tiny)
+    return resolve_system_prompt(ranked(config, tree, lora=lora), tiny=config.is_tiny)
 
 
 def brought(file: Path | None) -> dict[str, Any]:
