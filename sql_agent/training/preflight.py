@@ -37,6 +37,7 @@ from sql_agent.serving.models import AGAIN, gpu_count, language_model
 from sql_agent.training.verl_config import loss_name
 
 COMPARED_ON_RESUME = ("agent", "agents", "database", "data", "reward", "model", "rollout", "optim", "verl")
+COMPARED_ON_RESUME += ("trainer.seed",)
 # Packages that verl's trackers import; swanlab needs the second one where it writes to this machine only.
 TRACKER_PACKAGES = {"wandb": ["wandb"], "swanlab": ["swanlab", "swanboard"], "tensorboard": ["tensorboard"]}
 BYTES_PER_LORA_CHECKPOINT_BYTE = 2.2  # fp32 weights, frozen ones too; moments of the adapters only
@@ -159,8 +160,9 @@ def check_parallel(trainer: TrainerConfig, rollout: RolloutConfig, folder: Path 
 
 def _compared(tree: dict[str, Any], sections: Iterable[str], free: Iterable[str]) -> dict[str, Any]:
     """The dotted keys that a resumed run must share."""
-    flat = flatten({section: tree.get(section, {}) for section in sections})
-    return {key: value for key, value in flat.items() if value != {} and key not in free}
+    starts = tuple(f"{section}." for section in sections)
+    flat = flatten(tree).items()
+    return {key: value for key, value in flat if f"{key}.".startswith(starts) and value != {} and key not in free}
 
 
 def resumed(config: TrainConfig, *, steps: int) -> TrainConfig:
@@ -182,7 +184,7 @@ def check_resume(
 ) -> None:
     """The old run must fit the new one: same settings where they matter, and steps left to do. Raises UserError.
 
-    `compared` are the sections that matter, and `free` the keys in them that do not.
+    `compared` are the sections and keys that matter, and `free` the keys in them that do not.
     """
     done = run_folder.step_number(checkpoint)
     if done >= steps:

@@ -214,14 +214,24 @@ def test_checking_loads_nothing_heavy() -> None:
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
-def test_a_resumed_run_has_the_same_section(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("setting", "absent"), [(f"verl.{ACTOR}ppo_epochs=2", "None"), ("trainer.seed=2", "1"), ("agent.max_turns=2", "6")]
+)
+def test_a_resumed_run_has_the_same_settings(tmp_path: Path, setting: str, absent: str) -> None:
     """A key that was taken back counts too."""
     checkpoint = tmp_path / "checkpoints" / "global_step_1"
     checkpoint.mkdir(parents=True)
-    plain, other = config_of(), config_of(f"verl.{ACTOR}ppo_epochs=2")
-    key = rf"verl\.{re.escape(ACTOR)}ppo_epochs: "
-    for old, new, change in ((plain, other, "None -> 2"), (other, plain, "2 -> None")):
+    plain, other = config_of(), config_of(setting)
+    key = re.escape(setting.removesuffix("=2")) + ": "
+    for old, new, change in ((plain, other, f"{absent} -> 2"), (other, plain, f"2 -> {absent}")):
         (tmp_path / "config.json").write_text(json.dumps(old.model_dump()))
         check_resume(old, checkpoint, steps=2)
         with pytest.raises(UserError, match=key + change):
             check_resume(new, checkpoint, steps=2)
+
+
+def test_a_resumed_run_may_take_more_steps(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoints" / "global_step_1"
+    checkpoint.mkdir(parents=True)
+    (tmp_path / "config.json").write_text(json.dumps(config_of("trainer.max_steps=1").model_dump()))
+    check_resume(config_of("trainer.max_steps=9", "trainer.save_every=3"), checkpoint, steps=9)
