@@ -127,6 +127,7 @@ def run_grpo(
         plan = prepare(config, run=run, scoring=scoring, method=method, check=check)
         where = f"{config.trainer.device}, in one process" if method == "local" else config.trainer.device
         lines = [f"recipe {config.recipe} on {where}: {plan.steps} steps, judge: {scoring.judge_name}"]
+        lines += [f"goes on from {resumed}"] if (resumed := plan.config.trainer.resume) else []
         terminal.print("\n".join([*lines, f"model {plan.model}", *findings(plan.probed)]), markup=False)
         with within(plan):
             plan.write_down()

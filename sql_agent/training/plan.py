@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -92,9 +93,18 @@ def _summary(plan: Plan, *, error: str, total_s: float, peak_memory_gib: float) 
     summary = build_summary(plan.run_dir, total_s=total_s, peak_memory_gib=peak_memory_gib, facts=facts)
     done = summary["last_step"] == summary["total_steps"] or summary["best"].get("ended", False)
     summary["status"] = "failed" if error else ("finished" if done else "interrupted")
+    summary["goes_on"] = "" if done else _goes_on(plan)
     try:
         write_json(plan.run_dir / run_folder.SUMMARY, summary)
     except OSError as exc:
         why = f"summary.json could not be written: {exc}"
         summary |= {"status": "failed", "error": "\n".join(filter(None, [error, why]))}
     return summary
+
+
+def _goes_on(plan: Plan) -> str:
+    """How a run that was not done is taken up: from its own newest checkpoint, not from that of another run."""
+    if (plan.run_dir / run_folder.CHECKPOINTS / run_folder.NOTE).is_file():
+        return f"--resume {shlex.quote(str(plan.run_dir))}"
+    older = plan.config.trainer.resume
+    return f"it saved no checkpoint: start it again{older and f' with --resume {shlex.quote(older)}'}"

@@ -232,9 +232,12 @@ def _update(summary: dict[str, Any]) -> str:
 
 def summary_table(summary: dict[str, Any]) -> Table:
     """The summary for the console."""
-    table = Table(title=f"run {summary['status']}", show_header=False, title_justify="left")
+    table = Table("", "", title=f"run {summary['status']}", show_header=False, title_justify="left")
+    table.columns[1].overflow = "fold"  # a path that is cut off is of no use
     for name, text in told(summary).items():
         table.add_row(name, escape(text))
     if summary.get("error"):
         table.add_row("error", escape(summary["error"]), style="bold red")
+    if summary.get("goes_on"):
+        table.add_row("goes on", escape(summary["goes_on"]))
     return table

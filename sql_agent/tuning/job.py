@@ -35,7 +35,7 @@ from sql_agent.tuning.encoding import Encoded, Encoder
 from sql_agent.tuning.sources import FORMS, Pair, Source, read_source, stored_source
 
 TRL = ("torch", "transformers", "trl", "peft", "datasets")  # what a run in this process imports
-COMPARED_ON_RESUME = ("agent", "agents", "database", "data", "model")
+COMPARED_ON_RESUME = ("agent", "agents", "database", "data", "model", "trainer.seed")
 # A longer run of the same kind goes on from a shorter one.
 FREE_ON_RESUME = ("epochs", "max_steps", "output_dir")
 Rows = Sequence[Encoded] | Sequence[tuple[Encoded, Encoded]]
@@ -76,6 +76,8 @@ def run_tuning(config: TrainConfig, terminal: Console | None = None) -> tuple[in
         f"{tokens['supervised']} of {tokens['all']} tokens supervised, {plan.steps} steps\nmodel {plan.model}",
         markup=False,
     )
+    if resumed := plan.config.trainer.resume:
+        terminal.print(f"goes on from {resumed}", markup=False)
     for reason, n in plan.source.left_out.most_common(5):
         terminal.print(f"left out: {n} x {reason}", markup=False)
     plan.write_down()

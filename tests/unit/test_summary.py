@@ -10,7 +10,10 @@ import pytest
 from rich.console import Console
 
 from foundation import run_folder
-from foundation.files import append_lines
+from foundation.errors import RunError
+from foundation.files import append_lines, write_text
+from sql_agent.config import build_config
+from sql_agent.training.plan import Plan, carry_out
 from sql_agent.training.summary import best_text, build_summary, summary_table
 
 FACTS = {"status": "finished", "error": "", "total_steps": 2, "judge": "offline", "model": {"path": "/m"}}
@@ -120,8 +123,8 @@ def test_unmoved_weights_are_shouted(tmp_path: Path) -> None:
     assert summary["weights_changed"] is False and "weights NOT changed" in rendered(summary)
 
 
-def rendered(summary: dict[str, Any]) -> str:
-    console = Console(width=200)
+def rendered(summary: dict[str, Any], *, width: int = 200) -> str:
+    console = Console(width=width)
     with console.capture() as capture:
         console.print(summary_table(summary))
     return capture.get()
@@ -131,3 +134,28 @@ def test_the_table_says_the_same(summary: dict[str, Any]) -> None:
     text = rendered(summary)
     assert "2 of 2" in text and "0.6 = sql 0.100 + answer 0.500" in text
     assert "1 llm_fault, 1 no_token_ids" in text and "weights changed" in text
+
+
+def test_a_path_is_whole_on_a_narrow_terminal(summary: dict[str, Any]) -> None:
+    path = "/models/" + "x" * 80
+    lines = rendered(summary | {"model": {"path": path}}, width=50).splitlines()
+    assert path in "".join(line.strip("│ ").split("│")[-1].strip() for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("saved", "resume", "told"),
+    [
+        (True, "", "--resume {run}"),
+        (False, "", "it saved no checkpoint: start it again"),
+        (False, "/runs/a/checkpoints/global_step_4", "start it again with --resume /runs/a/checkpoints/global_step_4"),
+    ],
+)
+def test_a_run_that_broke_off_says_how_it_goes_on(tmp_path: Path, saved: bool, resume: str, told: str) -> None:
+    def breaks() -> None:
+        if saved:
+            write_text(tmp_path / run_folder.CHECKPOINTS / run_folder.NOTE, "4")
+        raise RunError("the model server is gone")
+
+    plan = Plan(config=build_config({"trainer": {"resume": resume}}), run_dir=tmp_path, model=tmp_path, steps=9)
+    summary = carry_out(plan, breaks, begins="starting")
+    assert told.format(run=tmp_path) in rendered(summary | {"judge": "offline"})
