@@ -78,6 +78,7 @@ def _checked(
 
     config = config.but(store={"external_address": store_address(config.store)})
     preflight.check_role(role)
+    preflight.check_store_port(config.store, role=role)
     if role != "runner":
         preflight.check_installed(("torch", "verl", "vllm"), extra="gpu] or agentgrpo[cpu")
     ensure_data(config.data, config)

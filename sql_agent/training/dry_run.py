@@ -3,9 +3,9 @@
 Guarantees: the checks are those of a real run, in its order, the judge's included (one call each, if it is an LLM), and
 one episode of each agent is played against a scripted model, which answers every call with the question's reference.
 So paths, imports, programs and an agent.match that names none of the agents that called are found; the script calls no
-tool, and a dry run changes nothing outside.
-Not covered: GPUs, the store, and whether a model that is not on this machine can be had; figures of memory are
-arithmetic over parameters and settings, and were not measured on GPUs.
+tool, and a dry run changes nothing outside. A store of the user's own need not run yet.
+Not covered: GPUs, and whether a model that is not on this machine can be had; figures of memory are arithmetic over
+parameters and settings, and were not measured on GPUs.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.models import check_model_folder, check_model_name, gpu_count
 from sql_agent.testing.server import chat_reply, openai_server
 from sql_agent.training import preflight
+from sql_agent.training.external_store import look_for_store
 from sql_agent.training.memory import GB, local_model, memory, model_name, parameters
 from sql_agent.training.probe import findings, probed
 from sql_agent.training.questions import load_data, total_steps
@@ -58,6 +59,7 @@ def dry_run(config: TrainConfig, terminal: Console, *, verl: bool = True) -> int
         lines += [f"the offline judge grades {graded}; it reads sentences in English and Chinese"] if graded else []
         lines += filter(None, [useless_queries(probed_questions, scoring)])
         lines += findings(probed(probed_questions, scoring))
+        lines += [look_for_store(address)] if (address := config.store.external_address) else []
     whole, base = config.logging.debug, flatten(TrainConfig().model_dump(mode="json"))
     show(terminal, "configuration", flatten(config.model_dump(mode="json")), base=base, whole=whole)
     if verl:

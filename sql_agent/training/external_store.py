@@ -17,7 +17,7 @@ from foundation.errors import UserError
 from foundation.store_token import VARIABLE, token_headers
 from sql_agent.config import StoreConfig
 
-FALSY = {"0", "false", "no", "off"}
+IS_MANAGED = {**dict.fromkeys(("1", "true", "yes", "on"), True), **dict.fromkeys(("0", "false", "no", "off"), False)}
 USUAL_ADDRESS = "http://localhost:9999"
 START_LIMIT_S = 30.0
 LOOK_EVERY_S = 0.5
@@ -26,11 +26,14 @@ LOOK_EVERY_S = 0.5
 def store_address(store: StoreConfig) -> str:
     """The address of the store that is meant; "" for one of the run's own. Alone, AGL_MANAGED_STORE=0 means the usual.
 
-    An address alone says AGL_MANAGED_STORE=0, to agent-lightning too. Raises UserError where the two contradict.
+    An address alone says AGL_MANAGED_STORE=0, to agent-lightning too. Raises UserError where the two contradict, and
+    for what is neither 0 nor 1.
     """
     if store.external_address:
         os.environ.setdefault("AGL_MANAGED_STORE", "0")
-    managed = os.environ.get("AGL_MANAGED_STORE", "1").strip().lower() not in FALSY
+    said = os.environ.get("AGL_MANAGED_STORE", "1")
+    if (managed := IS_MANAGED.get(said.strip().lower())) is None:
+        raise UserError(f"AGL_MANAGED_STORE={said}: must be 1 for a store of the run's own, or 0 for one of yours")
     address = store.external_address or ("" if managed else USUAL_ADDRESS)
     if address and managed:
         raise UserError(
@@ -45,6 +48,15 @@ def store_address(store: StoreConfig) -> str:
     return address
 
 
+def look_for_store(address: str) -> str:
+    """What a dry run says of the store, which may still come. Raises UserError for what is no store."""
+    if isinstance(why := _refusal(address), httpx.ConnectError):
+        return f"store {address}: nothing answers there yet; a run waits {START_LIMIT_S:.0f} s for it, and then ends"
+    if why:
+        raise _no_store(address, why, waited_s=0)
+    return f"store {address}: it answers"
+
+
 def wait_for_store(address: str, *, say: Callable[[str], None]) -> None:
     """Return when the store answers its health route; `say` gets one line if it does not at once.
 
@@ -54,15 +66,19 @@ def wait_for_store(address: str, *, say: Callable[[str], None]) -> None:
     while (why := _refusal(address)) is not None:
         waited_s = time.monotonic() - started
         if not isinstance(why, httpx.ConnectError) or waited_s >= START_LIMIT_S:
-            raise UserError(
-                f"--store {address}: no agent-lightning store answers there after {waited_s:.0f} s "
-                f"({_named(why)}). Start one with `python -m agl_plugin.store --port 9999` or "
-                "`agl store --host 127.0.0.1 --port 9999`, or correct the address"
-            ) from why
+            raise _no_store(address, why, waited_s=waited_s) from why
         if not is_announced:
             say(f"waiting up to {START_LIMIT_S:.0f} s for the store at {address}: it takes ten to start")
             is_announced = True
         time.sleep(LOOK_EVERY_S)
+
+
+def _no_store(address: str, why: Exception, *, waited_s: float) -> UserError:
+    return UserError(
+        f"--store {address}: no agent-lightning store answers there after {waited_s:.0f} s ({_named(why)}). Start one "
+        "with `python -m agl_plugin.store --port 9999` or `agl store --host 127.0.0.1 --port 9999`, or correct the "
+        "address"
+    )
 
 
 def _named(why: Exception) -> str:

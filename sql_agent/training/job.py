@@ -93,17 +93,19 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console, python: P
     `python` runs Ray's workers.
     """
 
-    def check(_checkpoint: str) -> None:
-        preflight.check_packages()
-        preflight.check_store_port(config.store, role=role)
-
     check_verl(config)
     if config.optim.teacher and not config.optim.teacher.startswith("http"):
         raise UserError(
             f"optim.teacher = {config.optim.teacher}: verl's workers load no second model. Serve it with vLLM and give "
             "its address, or train with --backend local"
         )
-    return run_grpo(config, terminal, check=check, within=claimed, fit=lambda plan: fit(plan, role=role, python=python))
+    return run_grpo(
+        config,
+        terminal,
+        check=lambda _checkpoint: preflight.check_packages(),
+        within=claimed,
+        fit=lambda plan: fit(plan, role=role, python=python),
+    )
 
 
 def run_grpo(

@@ -164,7 +164,7 @@ def configured(tree: dict[str, Any], *, recipe: str, lora: bool = False) -> Trai
 
 
 def ranked(config: TrainConfig, tree: dict[str, Any], *, lora: bool) -> TrainConfig:
-    """With `lora` the adapters have a rank where the recipe has none. Raises UserError where the command line says 0."""
+    """With `lora` the adapters have a rank where the recipe has none. Raises UserError where the command line has 0."""
     if not lora or config.model.lora_rank:
         return config
     if "lora_rank" in tree.get("model", {}):

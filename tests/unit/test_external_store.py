@@ -13,7 +13,7 @@ import pytest
 from foundation.errors import UserError
 from sql_agent.config import StoreConfig
 from sql_agent.training import external_store
-from sql_agent.training.external_store import USUAL_ADDRESS, store_address, wait_for_store
+from sql_agent.training.external_store import USUAL_ADDRESS, look_for_store, store_address, wait_for_store
 from tests.servers import HealthyStore
 from tests.typed import status_of
 
@@ -61,6 +61,14 @@ def test_another_server_is_no_store_and_not_waited_for(store: str) -> None:
     with pytest.raises(UserError, match="HTTPStatusError"):
         wait_for_store(f"{store}/elsewhere", say=fail)
     assert time.monotonic() - started < 5
+
+
+def test_a_dry_run_looks_for_a_store_that_may_still_come(store: str) -> None:
+    assert look_for_store(store) == f"store {store}: it answers"
+    assert "http://127.0.0.1:1: nothing answers there yet; a run waits" in look_for_store("http://127.0.0.1:1")
+    for wrong in (f"{store}/elsewhere", "localhost:9999"):
+        with pytest.raises(UserError, match="no agent-lightning store answers there"):
+            look_for_store(wrong)
 
 
 @pytest.mark.parametrize("value", ["0", "false", "OFF"])
