@@ -164,8 +164,11 @@ def daemon_of(job: Job, config: Any, *, store: Any, log: Any) -> Any:
     )
 
 
-def what_broke(error: RayTaskError) -> Exception:
+def what_broke(error: RayError) -> Exception:
     """The RunError that a worker raised, else what it raised first, without Ray's tracebacks around it."""
+    if not isinstance(error, RayTaskError):
+        what = f"a process of Ray itself, or the run's own, is gone ({type(error).__name__})"
+        return RunError(f"{what}: look for a lack of memory. The step is lost; continue with --resume")
     links: list[Any] = [error]
     while link := getattr(links[-1], "cause", None) or getattr(links[-1], "__cause__", None):
         links.append(link)
@@ -200,7 +203,7 @@ class Grpo(agl.Algorithm):
             task: Any = ray.remote(num_cpus=1, max_retries=0, scheduling_strategy=here)(train)  # pyright: ignore
             store = self.get_store()
             ray.get(task.remote(self.job, store=store, questions=train_dataset, held_out=val_dataset))
-        except RayTaskError as exc:
+        except RayError as exc:
             raise what_broke(exc) from exc
         finally:
             ray.shutdown()

@@ -174,7 +174,7 @@ class GrpoDaemon:
             raise RunError(
                 f"the store at {address} stopped answering ({type(exc).__name__}) and did not come back within "
                 "store.patience_s. Start it again (`python -m agl_plugin.store --port ...`), then continue with "
-                "--resume latest"
+                "--resume"
             ) from exc
 
     async def _set_up(
@@ -360,7 +360,7 @@ class GrpoDaemon:
         if len(stored) < len(pending):
             raise RunError(
                 f"the store knows {len(stored)} of {len(pending)} open rollouts: it was restarted and lost the others. "
-                "Continue with --resume latest"
+                "Continue with --resume"
             )
         if idle_s > self.options.stall_s:
             states = Counter(str(r.status) for r in stored)

@@ -46,7 +46,7 @@ def drain(
             raise RunError(
                 f"{n_left} calls to the model server did not end within {limit_s:.0f} s of the step's end, although "
                 "they were aborted: with other weights it would answer them wrongly. Look for what vLLM and the LLM "
-                "proxy wait for (train.log), then continue with --resume latest"
+                "proxy wait for (train.log), then continue with --resume"
             )
         time.sleep(0.02)
     return n_aborted + abort()

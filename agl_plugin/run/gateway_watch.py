@@ -67,7 +67,7 @@ class GatewayWatch:
             if self.deaths > MOST_DEATHS:
                 raise RunError(
                     f"the LLM proxy died {self.deaths} times in one step ({how}): is the machine short of memory "
-                    "(-9: killed)? Then lower rollout.runner_concurrency, and continue with --resume latest"
+                    "(-9: killed)? Then lower rollout.runner_concurrency, and continue with --resume"
                 )
             await self._proxy.restart()
             logger.warning("the LLM proxy died (%s) and was started again", how)

@@ -142,7 +142,7 @@ class Health:
             self.stop = (
                 f"{self._bad} steps in a row without a finite update (step {step}, health.max_bad_steps = "
                 f"{self.rules.max_bad_steps}). The skipped updates changed no weight. Lower optim.lr and continue "
-                "with --resume latest --set trainer.resume_changed=true"
+                "with --resume --set trainer.resume_changed=true"
             )
         text = (
             f"step {step}: {int(skipped)} of {int(metrics.get('actor/updates', 0))} updates skipped, because the "

@@ -23,7 +23,7 @@ from agl_plugin.update.worker import GrpoWorker
 from foundation.errors import RunError
 
 LOOK_S, MOST_S = 5.0, 1800.0  # of a hand-over of weights, which takes seconds to minutes
-AGAIN = "The step is lost; continue with --resume latest"
+AGAIN = "The step is lost; continue with --resume"
 
 
 def is_well(address: str) -> bool:

@@ -32,7 +32,7 @@ VERSION = 1  # of the tables: PRAGMA user_version
 PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "cache_size=-32768", "temp_store=MEMORY")
 DAMAGED = (
     "Restore the file from a copy, or move it away with its -wal and -shm and start with an empty store; a run then "
-    "goes on with --resume latest"
+    "goes on with --resume"
 )
 TAKEN_BACK = "the transaction was taken back: is the disk full?"
 

@@ -61,6 +61,4 @@ def _requested(client: httpx.Client, method: str, path: str, **body: Any) -> Any
         problem = f"HTTP {answer.status_code}: {answer.text[:300]}"
     except (httpx.TransportError, ValueError) as exc:
         problem = f"{type(exc).__name__}: {exc}"
-    raise RunError(
-        f"optim.teacher = {client.base_url} did not answer {path} ({problem}). Continue with --resume latest"
-    )
+    raise RunError(f"optim.teacher = {client.base_url} did not answer {path} ({problem}). Continue with --resume")

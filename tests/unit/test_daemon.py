@@ -461,7 +461,7 @@ def test_a_run_without_runners_stops_and_says_so(daemon: GrpoDaemon) -> None:
 def test_a_store_that_lost_its_rollouts_is_named(daemon: GrpoDaemon) -> None:
     queue(daemon, [2])
     daemon.store = agl.InMemoryLightningStore(thread_safe=True)
-    with pytest.raises(RunError, match=r"knows 0 of 2 open rollouts: it was restarted.*--resume latest"):
+    with pytest.raises(RunError, match=r"knows 0 of 2 open rollouts: it was restarted.*--resume"):
         daemon._wait(daemon._play())
 
 
