@@ -58,7 +58,7 @@ class RunFlags:
         list[str] | None, Option("--set", metavar="KEY=VALUE", help="set any key, e.g. optim.lr=2e-6; may be repeated")
     ] = None
     model: Annotated[str | None, Option(help="folder or hub name (default: the recipe's, or the tiny policy)")] = None
-    lora: Annotated[bool, Option("--lora", help=f"train LoRA adapters (rank {DEFAULT_LORA_RANK} unless given)")] = False
+    lora: Annotated[bool, Option("--lora", help="train LoRA adapters (rank 32 unless given)")] = False
     lora_rank: Annotated[int | None, Option(help="rank of the adapters; implies --lora")] = None
     debug: Annotated[bool, Option("--debug", help="DEBUG log, and everything on the console")] = False
 

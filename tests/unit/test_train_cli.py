@@ -22,10 +22,11 @@ from sql_agent.data.dataset import write_parquet
 from sql_agent.records import Question
 from sql_agent.scoring.build import build_context
 from sql_agent.training import external_store
-from sql_agent.training.options import resolve_config
+from sql_agent.training.options import DEFAULT_LORA_RANK, resolve_config
 from sql_agent.training.questions import load_data, total_steps
+from sql_agent.tuning import options as tuning
 from tests.sql_db import make_database
-from tests.typed import params, status_of, train_flags
+from tests.typed import params, status_of, train_flags, tune_flags
 
 COMMANDS = ("train_sql_agent.py", "evaluate.py", "sqlagent_test.py", "export.py", "report.py", "judge_report.py")
 CPU = ["--set", "trainer.device=cpu"]
@@ -284,3 +285,11 @@ def test_help_works_from_both_folders(folder: str) -> None:
         [sys.executable, script, "--help"], cwd=ROOT / folder, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0 and "--resume" in done.stdout and "agl store" in done.stdout
+
+
+@pytest.mark.parametrize("method", ["sft", "dpo"])
+def test_adapters_of_rank_0_are_refused_by_the_others_too(method: tuning.Method) -> None:
+    flags = tune_flags(method, *CPU, "--lora", "--lora-rank", "0")
+    with pytest.raises(UserError, match="--lora trains adapters, and a rank of 0 all weights"):
+        tuning.resolve_config(method, flags)
+    assert tuning.resolve_config(method, tune_flags(method, *CPU, "--lora")).model.lora_rank == DEFAULT_LORA_RANK
