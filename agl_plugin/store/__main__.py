@@ -13,7 +13,7 @@ import asyncio
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -27,22 +27,27 @@ from foundation.store_token import check_host
 if TYPE_CHECKING:
     from agl_plugin.store.tables import Turns
 
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 DEFAULT_PATH = Path("runs/store.db")
 
 
 def main(
     port: Annotated[int, typer.Option(min=1, max=65535, help="port to listen on")] = 9999,
     host: Annotated[str, typer.Option(help="interface to listen on")] = "127.0.0.1",
-    path: Annotated[Path, typer.Option(help="SQLite file of the rollouts and spans")] = DEFAULT_PATH,
+    path: Annotated[
+        Path | None, typer.Option(help="SQLite file of the rollouts and spans", show_default=str(DEFAULT_PATH))
+    ] = None,
     postgres: Annotated[
         str, typer.Option(help="in place of the file: the environment variable with PostgreSQL's address")
     ] = "",
     keep_spans: Annotated[int, typer.Option(min=0, help="delete spans this many steps after theirs; 0: never")] = 4,
-    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
+    log_level: Annotated[LogLevel, typer.Option(help="of what is logged")] = "INFO",
 ) -> None:
     """Serve a store until SIGINT or SIGTERM. With AGL_STORE_TOKEN set, requests without it are refused."""
     check_host(host, "--host")
-    where = address_in(postgres) if postgres else path
+    if path and postgres:
+        raise UserError(f"--path {path} and --postgres {postgres}: a store has one place; give one")
+    where = address_in(postgres) if postgres else path or DEFAULT_PATH
     bind(host, port).close()  # the server would tell of a taken port in a hundred lines
     try:
         asyncio.run(serve(where, host=host, port=port, keep_spans=keep_spans, log_level=log_level))

@@ -34,6 +34,7 @@ SOURCE = DATA / "source"
 ENTITIES = "test_entities.parquet"
 OUTPUTS = ("medical.db", "qa_dataset.jsonl", "train.parquet", "val.parquet", "test.parquet", ENTITIES)
 STAMP = "build.stamp"
+SPLIT = (0.1, 0.1, 1)  # of own rows: share for validation, share for the test, seed
 
 console = Console(soft_wrap=True)
 
@@ -149,9 +150,9 @@ def main(
     ] = None,
     database: Annotated[Path | None, typer.Option(help="your SQLite file: reference SQL is run on it")] = None,
     out: Annotated[Path | None, typer.Option(help="folder of the results (needed with --raw)")] = None,
-    val_share: Annotated[float, typer.Option(help="share of rows for validation (--raw, import)")] = 0.1,
-    test_share: Annotated[float, typer.Option(help="share of rows for the test (--raw, import)")] = 0.1,
-    seed: Annotated[int, typer.Option(help="seed of the split (--raw, import)")] = 1,
+    val_share: Annotated[float, typer.Option(help="share of rows for validation (--raw, import)")] = SPLIT[0],
+    test_share: Annotated[float, typer.Option(help="share of rows for the test (--raw, import)")] = SPLIT[1],
+    seed: Annotated[int, typer.Option(help="seed of the split (--raw, import)")] = SPLIT[2],
     force: Annotated[bool, typer.Option("--force", help="build the bundled data even if it is up to date")] = False,
 ) -> None:
     """Make train.parquet, val.parquet and test.parquet.
@@ -177,7 +178,11 @@ def main(
             return import_public(words, out, val_share=val_share, test_share=test_share, seed=seed)
     if raw is None and database is not None:
         raise UserError(f"--database {database}: only used with --raw; add --raw FILE.jsonl --out DIR")
+    if raw is None and (val_share, test_share, seed) != SPLIT:
+        raise UserError("--val-share, --test-share, --seed: only used with --raw or import; the bundled split is fixed")
     if raw is not None:
+        if force:
+            raise UserError("--force: only used for the bundled data; leave it out, --raw always builds")
         if out is None:
             raise UserError("--raw without --out: add --out DIR, a folder for the three parquet files")
         if out.exists() and not out.is_dir():

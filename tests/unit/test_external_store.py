@@ -84,6 +84,18 @@ def test_a_managed_store_has_no_address(monkeypatch: pytest.MonkeyPatch) -> None
     assert store_address(StoreConfig()) == ""
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--path x.db --postgres VARIABLE", "error: --path x.db and --postgres VARIABLE: a store has one place"),
+        ("--log-level loud", "'loud' is not one of 'DEBUG', 'INFO', 'WARNING', 'ERROR'"),
+    ],
+)
+def test_what_a_store_cannot_obey_is_told(line: str, told: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert status_of("store", *line.split()) == 2
+    assert told in " ".join(capfd.readouterr().err.split())
+
+
 def test_a_port_in_use_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -160,6 +160,8 @@ def test_the_command_survives_a_target_that_cannot_be_written(tmp_path: Path) ->
         (["--raw", "absent.jsonl", "--out", "out"], "absent.jsonl: does not exist"),
         (["--raw", "absent.jsonl"], "--raw without --out"),
         (["--database", "x.db"], "only used with --raw"),
+        (["--val-share", "0.3"], "--seed: only used with --raw or import"),
+        (["--raw", "absent.jsonl", "--out", "out", "--force"], "--force: only used for the bundled data"),
     ],
 )
 def test_the_command_explains_wrong_use(
