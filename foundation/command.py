@@ -258,6 +258,13 @@ def _run(command: Any, words: Sequence[str], *, name: str | None) -> None:
     command.main(args=renamed(words, flags_of(command)), prog_name=name)
 
 
+def given(context: typer.Context, *, but: Collection[str]) -> str:
+    """The flags that stand on the command line, for a message; without those of these parameters."""
+    others = [param for param in context.command.params if param.name not in but]
+    sources = {"/".join(param.opts): context.get_parameter_source(param.name or "") for param in others}
+    return ", ".join(sorted(flag for flag, source in sources.items() if getattr(source, "name", "") == "COMMANDLINE"))
+
+
 def flags_of(command: Any) -> set[str]:
     """What may stand on the line of a command: {"--model", "-m", ...}."""
     return {flag for param in command.params for flag in [*param.opts, *param.secondary_opts]}

@@ -86,6 +86,8 @@ def choose_questions(texts: list[str], file: Path | None, *, limit: int | None) 
     Raises UserError when there is none.
     """
     questions = [Question(id=f"q{i}", question=text) for i, text in enumerate(texts, start=1) if text.strip()]
+    if limit and texts and file is None:
+        raise UserError(f"--limit {limit}: is for the questions of a --file; leave it out")
     if texts and len(questions) < len(texts):
         raise UserError("--question: empty; give a text")
     if file is not None:

@@ -84,8 +84,8 @@ def held_out(recipe: str) -> list[Path]:
 def demo(
     seed: Annotated[int, typer.Option(help="seed of training")] = 1,
     recipe: Annotated[str, typer.Option(help="recipe with a tiny policy")] = "demo_cpu",
-    steps: Annotated[int, typer.Option(help="training steps; 0: the recipe's")] = 0,
-    questions: Annotated[int, typer.Option(help="held-out questions per split")] = 80,
+    steps: Annotated[int, typer.Option(min=0, help="training steps; 0: the recipe's")] = 0,
+    questions: Annotated[int, typer.Option(min=0, help="held-out questions per split; 0: all")] = 80,
 ) -> None:
     """Train a recipe's tiny policy on this machine, and measure it before and after, on held-out questions.
 

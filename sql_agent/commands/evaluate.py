@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from foundation.command import given
 from foundation.console import log_warnings, notes
 from foundation.errors import UserError
 from sql_agent.agent.episode import EpisodeRunner
@@ -97,10 +98,8 @@ def check_flags(context: typer.Context, *, resume: Path | None, inspect_log: boo
     """Raise UserError for flags that exclude each other, or need what is not installed."""
     if inspect_log and not HAS_INSPECT:
         raise UserError("--inspect-log: inspect-ai is not installed; install the extra eval (uv sync --extra eval)")
-    given_flags = [n for n in context.params if getattr(context.get_parameter_source(n), "name", "") == "COMMANDLINE"]
-    if resume and (foreign := sorted(set(given_flags) - FREE)):
-        flags = ", ".join(f"--{name.strip('_').replace('_', '-')}" for name in foreign)
-        raise UserError(f"--resume {resume}: everything stands in its {eval_folder.PLAN}; leave out {flags}")
+    if resume and (foreign := given(context, but=FREE)):
+        raise UserError(f"--resume {resume}: everything stands in its {eval_folder.PLAN}; leave out {foreign}")
 
 
 def run(flags: dict[str, Any], folder: Path, *, resumed: bool, concurrency: int, inspect_log: bool) -> tuple[int, Path]:

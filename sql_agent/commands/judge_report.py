@@ -22,7 +22,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from foundation.command import given
 from foundation.console import notes
+from foundation.errors import UserError
 from foundation.files import write_json, write_lines
 from sql_agent.agent.grading import scoring_of
 from sql_agent.config import HOME, RewardConfig, build_config, command_tree, load_recipe
@@ -43,6 +45,7 @@ from sql_agent.training.probe import probe as probe_fields
 from sql_agent.training.questions import load_data
 
 OFFLINE = "reference"
+OF_PROBE = ("probe", "recipe", "set_", "out")
 QUERY = SqlCall(sql="SELECT 1", result=QueryResult(columns=["1"], rows=[[1]]))
 
 
@@ -135,6 +138,7 @@ def probe_report(questions: Sequence[Question], scoring: ScoringContext, folder:
 
 
 def judge_report(
+    context: typer.Context,
     items: Annotated[
         Path | None, typer.Option(help="judged answers, one JSON object a line (default: data/judge_items.jsonl)")
     ] = None,
@@ -157,6 +161,8 @@ def judge_report(
 
     The last line is `report: FOLDER`. Status 1: some items could not be scored.
     """
+    if probe and (foreign := given(context, but=OF_PROBE)):
+        raise UserError(f"--probe {probe}: answers are made, and no others judged; leave out {foreign}")
     keys = command_tree(JUDGE, set_ or [], recipe=recipe, flags={})
     config = build_config(load_recipe(recipe) if recipe else {}, keys)
     folder = out or HOME / "runs" / f"judge-report-{datetime.now():%Y%m%d-%H%M%S}"

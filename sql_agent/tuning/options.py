@@ -49,10 +49,10 @@ class Flags(RunFlags):
     data: Annotated[
         str | None, Option(help="a file, a run, an evaluation, or a hub name (default: data.train_file)")
     ] = None
-    max_samples: Annotated[int | None, Option(help="use the first so many (default: all)")] = None
+    max_samples: Annotated[int | None, Option(help="use the first so many (default, and 0: all)")] = None
     out: Annotated[str | None, Option(help="new folder for the finished model, merged (default: none)")] = None
     epochs: Annotated[int | None, Option(help="passes over the data")] = None
-    max_steps: Annotated[int | None, Option(help="stop after this many optimizer steps")] = None
+    max_steps: Annotated[int | None, Option(help="stop after this many optimizer steps; 0: after the epochs")] = None
     batch_size: Annotated[int | None, Option(help="rows (pairs) per forward pass")] = None
     gradient_accumulation_steps: Annotated[int | None, Option(help="forward passes per optimizer step")] = None
     lr: Annotated[float | None, Option(help="AdamW learning rate")] = None

@@ -293,3 +293,18 @@ def test_adapters_of_rank_0_are_refused_by_the_others_too(method: tuning.Method)
     with pytest.raises(UserError, match="--lora trains adapters, and a rank of 0 all weights"):
         tuning.resolve_config(method, flags)
     assert tuning.resolve_config(method, tune_flags(method, *CPU, "--lora")).model.lora_rank == DEFAULT_LORA_RANK
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("judge-report --probe 5 --items x.jsonl --threshold 0.3", "leave out --items, --threshold"),
+        ("judge-report --probe 5 --no-flips", "leave out --flips"),
+        ("ask --question hi --limit 4", "--limit 4: is for the questions of a --file"),
+        ("demo --questions -5", "--questions"),
+        ("demo --steps -1", "--steps"),
+    ],
+)
+def test_flags_without_an_effect_are_refused(line: str, told: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert status_of(*line.split()) == 2
+    assert told in capfd.readouterr().err
