@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 import sqlite3
+import tempfile
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
@@ -42,20 +43,34 @@ console = Console(soft_wrap=True)
 def build_bundled(out: Path = DATA, *, force: bool = False) -> Imported | None:
     """Make the bundled database and questions in `out`; None when they are up to date.
 
-    Raises UserError when the sources or templates are faulty.
+    A file that would be the same stays: a run that reads a database which is replaced ends. Raises UserError when the
+    sources or templates are faulty.
     """
     inputs = _inputs_fingerprint()
     if not force and _is_current(out, inputs):
         return None
-    database, raw = out / "medical.db", out / "qa_dataset.jsonl"
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=out) as name:
+        made = Path(name)
+        imported = _build(made)
+        stamp = _stamp(made, inputs)
+        for output, digest in stamp["outputs"].items():
+            if not (out / output).is_file() or fingerprint(out / output) != digest:
+                (made / output).replace(out / output)
+    write_json(out / STAMP, stamp)
+    return imported
+
+
+def _build(folder: Path) -> Imported:
+    """All OUTPUTS, in an empty folder."""
+    database, raw = folder / "medical.db", folder / "qa_dataset.jsonl"
     build_database(SOURCE, database)
     write_raw(make_questions(database, load_templates()), raw)
     imported = import_raw(raw, database)
     if imported.bad or imported.failing_sql or imported.n_merged:
-        raise UserError(f"{raw}: the bundled questions have faults: {imported.bad + imported.failing_sql}")
-    write_splits(imported, out)
-    write_parquet(make_entity_questions(database, load_templates()), out / ENTITIES)
-    write_json(out / STAMP, _stamp(out, inputs))
+        raise UserError(f"{raw.name}: the bundled questions have faults: {imported.bad + imported.failing_sql}")
+    write_splits(imported, folder)
+    write_parquet(make_entity_questions(database, load_templates()), folder / ENTITIES)
     return imported
 
 
