@@ -27,6 +27,8 @@ fi
 store=${STORE_ADDRESS:-http://localhost:9999}
 store=${store%/}
 wait_s=${STORE_WAIT_S:-60}
+# Arithmetic would run what stands in it.
+[[ $wait_s =~ ^[0-9]{1,6}$ ]] || { echo "error: STORE_WAIT_S=$wait_s: must be a whole number of seconds" >&2; exit 2; }
 gpus=$( (nvidia-smi -L 2>/dev/null || true) | grep -c '^GPU ' || true)
 n_gpus=${N_GPUS:-$((gpus > 0 ? gpus : 1))}
 
@@ -37,7 +39,7 @@ store_answers() {
 
 start=$SECONDS
 until store_answers; do
-  if ((SECONDS - start >= wait_s)); then
+  if ((SECONDS - start >= 10#$wait_s)); then
     echo "error: STORE_ADDRESS=$store: no agent-lightning store answers there after $wait_s s. Start one with" \
       "\`$root/.venv/bin/agl store --host 127.0.0.1 --port 9999\`, or correct the address" >&2
     exit 2

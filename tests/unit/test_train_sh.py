@@ -56,6 +56,17 @@ def test_env_file_is_data_and_the_environment_wins(project: Path, store: str) ->
     assert "--n-gpus 3" in " ".join(seen["args"])
 
 
+@pytest.mark.parametrize("wait_s", ["abc", "1.5", "-1", "a[$(touch ran)]"])
+def test_a_wait_that_is_no_number_is_told_and_not_run(project: Path, wait_s: str) -> None:
+    (project / ".env").write_text(f"STORE_WAIT_S={wait_s}")
+    done = launch(project, STORE_ADDRESS="http://127.0.0.1:1")
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"error: STORE_WAIT_S={wait_s}: must be a whole number of seconds\n",
+    )
+    assert not (project.parent / "ran").exists()
+
+
 def test_no_store_is_an_error_with_a_remedy(project: Path) -> None:
     done = launch(project, STORE_ADDRESS="http://127.0.0.1:1", STORE_WAIT_S="0")
     assert done.returncode == 2 and done.stdout == ""
