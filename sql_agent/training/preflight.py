@@ -19,6 +19,7 @@ from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import size_text
 from foundation.net import bind, free_port
+from foundation.store_token import check_host
 from foundation.weights import damage_in
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import (
@@ -85,17 +86,25 @@ def checkpoint_bytes(trainer: TrainerConfig, weights: float, *, lora: bool) -> f
 
 
 def check_store_port(store: StoreConfig, *, role: str) -> None:
-    """The port of the store that this run is to serve is free: what starts it would name neither port nor remedy."""
+    """The store that this run is to serve can listen: what starts it would name neither host, port nor remedy."""
     chosen = store.port_in(role)
     port = os.environ.get("AGL_SERVER_PORT", "")
-    if store.external_address or role == "runner" or not (port or chosen):
+    if store.external_address or role == "runner":
+        return
+    host = os.environ.get("AGL_SERVER_HOST", "localhost")
+    check_host(host, "AGL_SERVER_HOST")
+    place = "127.0.0.1" if host == "localhost" else host
+    try:
+        bind(place, 0).close()
+    except UserError:
+        raise UserError(f"AGL_SERVER_HOST = {host}: no address of this machine; leave it out, or give one") from None
+    if not (port or chosen):
         return
     set_by, port = ("AGL_SERVER_PORT", port) if port else ("store.port", str(chosen))
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise UserError(f"{set_by} = {port!r}: not a port; give a number from 1 to 65535")
-    host = os.environ.get("AGL_SERVER_HOST", "localhost")
     try:
-        bind("127.0.0.1" if host == "localhost" else host, int(port)).close()
+        bind(place, int(port)).close()
     except UserError:
         raise UserError(
             f"{set_by} = {port}: the run's own store cannot listen on {host}:{port}. "

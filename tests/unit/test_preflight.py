@@ -400,6 +400,24 @@ def test_sizes_are_told_in_units_that_show_them(tmp_path: Path, monkeypatch: pyt
     assert [size_text(n) for n in (0, 999, 2000, 2**33)] == ["0 bytes", "999 bytes", "2.0 KiB", "8.0 GiB"]
 
 
+@pytest.mark.parametrize(
+    ("host", "token", "told"),
+    [
+        ("0.0.0.0", "", "AGL_SERVER_HOST 0.0.0.0: it would let in"),
+        ("192.0.2.1", "x" * 20, "no address of this machine"),
+    ],
+)
+def test_a_host_that_the_own_store_cannot_have_is_named(
+    monkeypatch: pytest.MonkeyPatch, host: str, token: str, told: str
+) -> None:
+    monkeypatch.delenv("AGL_SERVER_PORT", raising=False)
+    monkeypatch.setenv("AGL_SERVER_HOST", host)
+    monkeypatch.setenv("AGL_STORE_TOKEN", token)
+    with pytest.raises(UserError, match=told):
+        preflight.check_store_port(StoreConfig(), role="both")
+    preflight.check_store_port(StoreConfig(), role="runner")
+
+
 def test_a_taken_port_of_the_own_store_is_named_with_a_free_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AGL_SERVER_PORT", raising=False)
     with socket.create_server(("127.0.0.1", 0)) as taken:
