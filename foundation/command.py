@@ -114,7 +114,7 @@ class Command(TyperCommand):
 
         Raises BadParameter.
         """
-        params = {flag: param for param in self.params for flag in [*param.opts, *param.secondary_opts]}
+        params: dict[str, Any] = {flag: param for param in self.params for flag in [*param.opts, *param.secondary_opts]}
         given: dict[Any, str] = {}
         for word, following in zip(words, [*words[1:], ""], strict=False):
             if word == "--":

@@ -138,7 +138,7 @@ def probe_report(questions: Sequence[Question], scoring: ScoringContext, folder:
 
 
 def judge_report(
-    context: typer.Context,
+    command_line: typer.Context,
     items: Annotated[
         Path | None, typer.Option(help="judged answers, one JSON object a line (default: data/judge_items.jsonl)")
     ] = None,
@@ -161,7 +161,7 @@ def judge_report(
 
     The last line is `report: FOLDER`. Status 1: some items could not be scored.
     """
-    if probe and (foreign := given(context, but=OF_PROBE)):
+    if probe and (foreign := given(command_line, but=OF_PROBE)):
         raise UserError(f"--probe {probe}: answers are made, and no others judged; leave out {foreign}")
     keys = command_tree(JUDGE, set_ or [], recipe=recipe, flags={})
     config = build_config(load_recipe(recipe) if recipe else {}, keys)

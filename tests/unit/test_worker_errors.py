@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ray.exceptions import NodeDiedError, RayTaskError, WorkerCrashedError
+from ray.exceptions import NodeDiedError, RayError, RayTaskError, WorkerCrashedError
 
 from agl_plugin.algorithm import what_broke
 from foundation.errors import RunError
@@ -24,7 +24,7 @@ def test_a_worker_s_error_is_told_by_itself(cause: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", [NodeDiedError("use `ray list nodes`"), WorkerCrashedError()])
-def test_a_process_of_ray_that_is_gone_is_told_with_a_remedy(error: Exception) -> None:
+def test_a_process_of_ray_that_is_gone_is_told_with_a_remedy(error: RayError) -> None:
     told = what_broke(error)
     assert isinstance(told, RunError) and str(told).startswith("a process of Ray") and "--resume" in str(told)
     assert type(error).__name__ in str(told) and "ray list" not in str(told)
