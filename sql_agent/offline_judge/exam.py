@@ -190,8 +190,9 @@ class _Source:
 
     def headings(self, axes: Sequence[Axis], facts: Sequence[Fact]) -> set[str]:
         """What may stand above facts, spelt; none that is a fact."""
-        headings = {spell(above) for items in self.record for above, _ in items if above}
-        headings |= {heading for axis in axes for heading in axis}
+        labels = [{spell(above) for above, _ in items if above} for items in self.record]
+        headings = {heading for axis in axes for heading in axis}
+        headings |= {text for texts in labels if len(texts) > 1 for text in texts}
         for cell in self.cells:
             headings |= {spell(text) for text in outer_headings(normalise(cell.text))}
             headings |= {spell(cell.column), *translated(cell.column, self.question)}

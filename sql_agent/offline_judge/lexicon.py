@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import accumulate, groupby
 from typing import Any
 
@@ -20,6 +21,7 @@ GRAMMAR = re.compile(
     r"(?<= )(?:本 品|该 药|患 者|病 人|主 要|出 现|[的了是为在则和与及并而将把也都者就所地会应要需须请可以时如等]"
     r"|an?|the|is|are|be|been|being|and|of|its?|this|these|that|should|must|shall|will|also|you|your|their)(?= )"
 )
+MAX_SHORT = 200  # characters of a text that is kept spelt: the same ones come again for each answer
 LATIN = "a-z0-9\u00b5\u00df-\u03ff\u0400-\u04ff\u1e00-\u1eff"
 TOKEN = re.compile(rf"(?:(?<![{LATIN}])[-.](?=\d))?[{LATIN}]+(?:(?:(?<=\d)\.(?=\d)|-)[{LATIN}]+)*(?:%|°[a-z]*)?|[^\s]")
 
@@ -31,7 +33,14 @@ def tokens(text: str) -> list[re.Match[str]]:
 
 def spell(text: str) -> str:
     """The tokens alone, between blanks: `spell(a) in spell(b)` says that b has a."""
+    return _short(text) if len(text) <= MAX_SHORT else _spelt(text)
+
+
+def _spelt(text: str) -> str:
     return f" {' '.join(match[0] for match in tokens(text))} "
+
+
+_short = lru_cache(maxsize=8192)(_spelt)
 
 
 class Lexicon:
