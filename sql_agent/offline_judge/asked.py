@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from os.path import commonprefix
 
 from sql_agent.offline_judge import verdicts
+from sql_agent.offline_judge.asked_columns import of_columns, of_names, said_words
 from sql_agent.offline_judge.choices import OF_TWO
-from sql_agent.offline_judge.clauses import CLAUSE_END, SENTENCE_END, joined, texts_of, under_lines
+from sql_agent.offline_judge.clauses import SENTENCE_END, joined, texts_of, under_lines
 from sql_agent.offline_judge.doubts import is_frame
 from sql_agent.offline_judge.echoes import ways_to_say
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
-from sql_agent.offline_judge.naming import MAX_NAME, names_row, translated
+from sql_agent.offline_judge.naming import MAX_NAME
 from sql_agent.offline_judge.normal import normalise
-from sql_agent.offline_judge.sections import ASK_END, ASKING, Cell, Fact, Item, Record, means
-from sql_agent.offline_judge.slots import COMMON, content, is_form, stem
+from sql_agent.offline_judge.sections import Cell, Fact, Item, Record
+from sql_agent.offline_judge.slots import content
 from sql_agent.offline_judge.tables import rows, ties
-from sql_agent.offline_judge.words import AUDIENCES, COLUMNS
 
 LEADS = re.compile(  # to an item of a list, and say nothing of it
     r"^(?:(?:亦|也|还|并|以及|及|和|或)?(?:可|主要|适)?(?:用于|症见|见于|可见|表现为|包括)|(?:以及|及|和|如)(?=..)"
@@ -35,12 +35,6 @@ LEADS = re.compile(  # to an item of a list, and say nothing of it
     r"(?: (?:treatment|management|relief) of)? )"
 )
 MIN_KNOWN, MIN_OWN = 0.2, 0.25
-MIN_SAID, MIN_TOLD = 0.5, 0.5  # of a column's name, and of a clause of the reference
-ASKS = re.compile(rf"{ASKING.pattern}|[吗么]$|啥|谁|(.)[不没]\1|能否|是否")
-LISTS = re.compile(r"^(?:please )?(?:list|name|enumerate)(?![a-z])|列出|列举|逐条")
-PART = re.compile(r"[,、:和与及]|以及|还有|(?<![a-z])(?:and|or|as well as)(?![a-z])")
-GENERAL = {*re.findall(r"\w+", "方法 情况 方式 标准 时间 信息 内容 说明 要求 特点 使用")}  # in many columns' names
-LIGHT_CHARS = {*"的了是有在和与及各多少几何什么怎样哪些个人事者吗能不可以会要用法情况病药"}
 MIN_TIMES_TOLD = 2  # as often as of all others a reference tells of the line that it tells of
 MIN_MEANT = 3  # words of a reference that tell a run of facts
 
@@ -62,8 +56,8 @@ def asked_facts(
         return _without_headers(quoted, cells) or quoted
     asked = [fact for fact in facts if not fact.forms[0].isdecimal() and spell(fact.forms[0]) not in spell(question)]
     asked = _without_headers(asked, cells) or asked or facts
-    named = _of_columns(question, "\n".join(own), cells, asked)
-    naming = _of_names(question, cells)
+    named = of_columns(question, "\n".join(own), cells, asked)
+    naming = of_names(question, cells)
     unnamed = [fact for fact in asked if cells[fact.section].column not in naming]
     asked = named or unnamed or asked
     is_one = len({cell.row for cell in cells}) == 1 and all(cell.column for cell in cells)
@@ -80,114 +74,6 @@ def asked_facts(
     telling = [fact for fact in asked if named or sizes[fact.section] > 1 or not cells[fact.section].column]
     asks_of_two = OF_TWO.search(question) and len({cells[fact.section].row for fact in asked}) == 2
     return _about(question, telling or asked) if verdicts.is_asked(question) or asks_of_two else asked
-
-
-def _of_columns(question: str, reference: str, cells: Sequence[Cell], facts: list[Fact]) -> list[Fact]:
-    """Those of the columns that the parts of the question ask for, each by the surest sign that it has: the column's
-    name, words of it, what such columns are for, a dictionary, its cells' words, a character of the name; and those
-    that the reference tells. What names a row is of no such column; where a part has no sign, it asks for what is left,
-    if that is one column."""
-    columns = {cell.column for cell in cells} - _of_names(question, cells) - {""}
-    names = [normalise(cell.text) for cell in cells if names_row(cell, question)]
-    things = _words("\n".join([*names, *(normalise(cell.row) for cell in cells)]))
-    words = {column: set[str]() for column in columns}
-    for fact in facts:
-        if (column := cells[fact.section].column) in words:
-            words[column] |= _words(" ".join(fact.forms))
-    told = _told_columns(reference, _words(question), words)
-    words = {column: words[column] | _words(column) for column in columns}
-    asks = [[*_parts(ask, columns)] for ask in ASK_END.split(question)]
-    asking = [part for parts in asks if any(map(ASKS.search, parts)) for part in _without_topic(parts, things)]
-    parts = [part for ask in asks for part in ask]
-    sure = {part: _surely_of(part, columns) for part in parts}
-    is_list = any(LISTS.search(part) and sure[part] for part in parts)
-    unsure = [part for part in asking or parts if not sure[part] and not told and not is_list and _says(part)]
-    found = sure | {part: _nearest(part, words, things) for part in unsure}
-    named = told.union(*found.values())
-    left = [part for part in unsure if not found[part] and (ASKING.search(part) or not _words(part) & things)]
-    if left and named and len(columns - named) <= len(left):
-        named |= columns
-    return [fact for fact in facts if cells[fact.section].column in named]
-
-
-def _told_columns(reference: str, asked: set[str], words: dict[str, set[str]]) -> set[str]:
-    """The columns that a reference tells: of each clause the one that has most of its words, and half of them."""
-    found = set[str]()
-    for clause in CLAUSE_END.split(reference):
-        said = _words(clause) - asked
-        shares = {one: len(said & own) / len(said) for one, own in words.items()} if len(said) >= MIN_MEANT else {}
-        best = _most(shares, MIN_TOLD)
-        found |= best if len(best) == 1 else set()
-    return found
-
-
-def _parts(ask: str, columns: Iterable[str]) -> Iterator[str]:
-    """What stands between commas and joints of a question, no name of a column cut."""
-    whole = [found.span() for column in columns for found in re.finditer(re.escape(column), ask)]
-    last = 0
-    for joint in PART.finditer(ask):
-        if not any(start < joint.end() and joint.start() < end for start, end in whole):
-            yield ask[last : joint.start()]
-            last = joint.end()
-    yield ask[last:]
-
-
-def _without_topic(parts: list[str], things: set[str]) -> list[str]:
-    """Parts of a question without a first one that names its thing and asks nothing."""
-    is_topic = len(parts) > 1 and not ASKS.search(parts[0]) and things & _words(parts[0])
-    return parts[1:] if is_topic else parts
-
-
-def _surely_of(part: str, columns: set[str]) -> set[str]:
-    """The columns that a part of a question asks for by name, by what they are for, or by a dictionary."""
-    said = {one: {*translated(one, part)} | ({one} if not one.isascii() else set()) for one in columns}
-    named = {one for one in columns if any(spell(name) in spell(part) for name in said[one])}
-    named = {one for one in named if not any(one != other and one in other for other in named)}
-    if named := named or _most({one: _share_said(one, part) for one in columns}, MIN_SAID):
-        return named
-    for relations in (COLUMNS, AUDIENCES):
-        if named := {one for one in columns if _is_related(one, part, relations)}:
-            return named
-    return {one for one in columns if not one.isascii() and means(part, one)}
-
-
-def _nearest(part: str, words: dict[str, set[str]], things: set[str]) -> set[str]:
-    """The one column that has most of a part's words, else most characters in its name; none where several have."""
-    asked = _words(part) - things
-    nearest = _most({one: float(len(asked & own)) for one, own in words.items()})
-    nearest = nearest or _most({one: float(len({*one} & {*part} - LIGHT_CHARS)) for one in words if not one.isascii()})
-    return nearest if len(nearest) == 1 else set()
-
-
-def _share_said(column: str, part: str) -> float:
-    """Which share of a column's name a part says: of its words in any form, or of its characters in a row."""
-    if column.isascii():
-        own = [one[0] for one in tokens(column) if one[0] not in COMMON]
-        words = [one[0] for one in tokens(part)]
-        said = sum(any(one == word or is_form(one, word) for word in words) for one in own)
-        return said / len(own) if own else 0.0
-    runs = (column[i:j] for i in range(len(column)) for j in range(i + 2, len(column) + 1))
-    return max((len(run) for run in runs if run in part and run not in GENERAL), default=0) / len(column)
-
-
-def _most(shares: dict[str, float], least: float = 0.0) -> set[str]:
-    """Those with the largest share, if that is anything."""
-    most = max(shares.values(), default=0)
-    return {one for one, share in shares.items() if share == most} if most and most >= least else set()
-
-
-def _says(part: str) -> bool:
-    """Whether a part of a question has words that are no talk."""
-    return bool(content(part)) and not is_frame(part, [(0, len(part))], is_last=True)
-
-
-def _of_names(question: str, cells: Sequence[Cell]) -> set[str]:
-    """The columns of what names rows."""
-    return {cell.column for cell in cells if names_row(cell, question)}
-
-
-def _is_related(column: str, question: str, relations: Sequence[tuple[str, str]]) -> bool:
-    return any(re.search(wanted, question) and re.search(called, column) for wanted, called in relations)
 
 
 def _every_fact(record: Record, cells: Sequence[Cell]) -> list[Fact]:
@@ -266,9 +152,9 @@ def _meant(question: str, reference: str, record: Record, cells: Sequence[Cell],
         for item, heading in _walk(cell.text, record[n]):
             if (n, item) in told:
                 places.setdefault((n, item), set()).add((n, heading))
-                groups.setdefault((n, heading), _words(heading)).update(_words(item))
+                groups.setdefault((n, heading), said_words(heading)).update(said_words(item))
     times = Counter(word for words in groups.values() for word in words)
-    said = _words(reference) - _words(question)
+    said = said_words(reference) - said_words(question)
     weight = {word: 1 / times[word] for word in said if word in times}
     if len(groups) < 2 or len(weight) < MIN_KNOWN * len(said) or not weight:
         return facts
@@ -294,12 +180,12 @@ def _walk(text: str, items: Sequence[Item]) -> Iterator[tuple[str, str]]:
 def _run(question: str, reference: str, cells: Sequence[Cell], facts: list[Fact]) -> list[Fact]:
     """Of each cell the shortest run of facts with all that the cell has of the reference's own words; all facts where
     these are few, or the question names a column: it asks for all of it."""
-    asked = _words(question)
-    said = set[str]() if any(_words(cell.column) & asked for cell in cells) else _words(reference) - asked
+    asked = said_words(question)
+    said = set[str]() if any(said_words(cell.column) & asked for cell in cells) else said_words(reference) - asked
     left = list[Fact]()
     for _, section in groupby(facts, lambda fact: fact.section):
         ours = [*section]
-        words = [said & _words("\n".join(fact.forms)) for fact in ours]
+        words = [said & said_words("\n".join(fact.forms)) for fact in ours]
         every = set[str]().union(*words)
         runs, begin, have = [(len(ours), 0)], 0, Counter[str]()
         for end, told in enumerate(words, 1):
@@ -317,10 +203,10 @@ def _line(question: str, reference: str, cells: Sequence[Cell], facts: Sequence[
     """Those of the one line that has all words of the question that its cell has, and some of them alone; all where no
     line has most of them, or the reference tells of other lines too. What names thing or column tells none."""
     names = [text for text in (normalise(cell.text) for cell in cells) if len(tokens(text)) <= MAX_NAME]
-    free = _words("\n".join([*names, *(cell.column for cell in cells), *ways_to_say(question)]))
+    free = said_words("\n".join([*names, *(cell.column for cell in cells), *ways_to_say(question)]))
     lines = [[*_lines(cell.text, [fact for fact in facts if fact.section == n])] for n, cell in enumerate(cells)]
     every = set[str]().union(*(words for ours in lines for words, _ in ours))
-    asked, told = _words(question) - free, (_words(reference) - _words(question)) & every
+    asked, told = said_words(question) - free, (said_words(reference) - said_words(question)) & every
     found = list[tuple[int, list[Fact]]]()
     for ours in lines:
         times = Counter(word for words, _ in ours for word in words & asked)
@@ -339,12 +225,7 @@ def _lines(text: str, facts: Sequence[Fact]) -> Iterator[tuple[set[str], list[Fa
         items = {part for item in texts_of(line) for part in (item, *joined(item))}
         ours = [fact for fact in facts if fact.forms[0] in items]
         if ours:
-            yield _words(line), ours
-
-
-def _words(text: str) -> set[str]:
-    found = [one[0] for one in tokens(text)]
-    return {stem(word) for word in content(text)} - COMMON | {one for one in found if one[0].isdecimal() or "-" in one}
+            yield said_words(line), ours
 
 
 def _of_parts(question: str, record: Record, cells: Sequence[Cell], facts: Sequence[Fact]) -> list[Fact]:
