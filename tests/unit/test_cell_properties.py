@@ -12,7 +12,8 @@ from faker import Faker
 
 from sql_agent.offline_judge.echoes import JUDGING
 from sql_agent.offline_judge.exam import make_exam
-from sql_agent.offline_judge.judge import CAP, grade
+from sql_agent.offline_judge.judge import grade
+from sql_agent.offline_judge.reading import CAP
 from sql_agent.offline_judge.sections import Cell
 
 N = 160

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from sql_agent.offline_judge.judge import CAP, grade
+from sql_agent.offline_judge.judge import grade
+from sql_agent.offline_judge.reading import CAP
 from sql_agent.offline_judge.sections import Cell
 
 TREES = ("red alder", "white elm")

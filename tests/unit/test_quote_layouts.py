@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from sql_agent.offline_judge.judge import CAP, grade
+from sql_agent.offline_judge.judge import grade
+from sql_agent.offline_judge.reading import CAP
 from sql_agent.offline_judge.sections import Cell
 
 OAK = ["树皮深裂；秋叶变红。", "<table><tr><td>1</td><td>怕积水</td></tr><tr><td>2</td><td>喜强光</td></tr></table>"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sql_agent.offline_judge.judge import CAP, grade
+from sql_agent.offline_judge.judge import grade
+from sql_agent.offline_judge.reading import CAP
 from sql_agent.offline_judge.sections import Cell
 
 SCREWS = Cell(

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sql_agent.offline_judge.judge import CAP, grade
+from sql_agent.offline_judge.judge import grade
+from sql_agent.offline_judge.reading import CAP
 from sql_agent.offline_judge.sections import Cell
 
 LINES = (Path(__file__).parents[1] / "judge_exam" / "quoted_answers.jsonl").read_text(encoding="utf-8").splitlines()

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from sql_agent.offline_judge.exam import make_exam
 from sql_agent.offline_judge.halves import Halves
-from sql_agent.offline_judge.judge import CAP, grade
+from sql_agent.offline_judge.judge import grade
 from sql_agent.offline_judge.lexicon import Lexicon
 from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.reading import CAP
 from sql_agent.offline_judge.sections import Cell
 from sql_agent.offline_judge.tables import by_column
 from sql_agent.offline_judge.words import PHRASES, RELATIONS

@@ -7,7 +7,8 @@ import re
 import pytest
 from faker import Faker
 
-from sql_agent.offline_judge.judge import CAP, SAME_WORDS, ReferenceVerdict, grade
+from sql_agent.offline_judge.judge import grade
+from sql_agent.offline_judge.reading import CAP, SAME_WORDS, ReferenceVerdict
 from sql_agent.offline_judge.sections import Cell
 
 QUESTION = "氨氯地平的适应症是什么？"

@@ -18,9 +18,10 @@ from sql_agent.data.dataset import load_questions
 from sql_agent.judge_audit.hacks import MEANT_FOR, Strategy, asked_cells, constants, hacks, honest, of_intent, value
 from sql_agent.judge_audit.items import load_items
 from sql_agent.offline_judge.exam import Exam, make_exam
-from sql_agent.offline_judge.judge import CAP, SAME_WORDS, ReferenceVerdict, grade
+from sql_agent.offline_judge.judge import grade
 from sql_agent.offline_judge.lexicon import LAYOUT
 from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.reading import CAP, SAME_WORDS, ReferenceVerdict
 from sql_agent.records import Evidence, Question
 
 DATA = ROOT / "sql_agent" / "data"

@@ -10,8 +10,9 @@ import pytest
 
 from sql_agent.config import ROOT
 from sql_agent.offline_judge import verdicts
-from sql_agent.offline_judge.judge import CAP, grade
+from sql_agent.offline_judge.judge import grade
 from sql_agent.offline_judge.lexicon import Lexicon, spell
+from sql_agent.offline_judge.reading import CAP
 from sql_agent.offline_judge.sections import Cell
 
 ROW = [

@@ -1,0 +1,162 @@
+"""What stands around the facts of an answer: frames, labels, captions, joints and remarks; what is none of these is
+foreign.
+
+Guarantees: linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+
+from sql_agent.offline_judge.doubts import CITES, is_frame, says_they_differ
+from sql_agent.offline_judge.exam import Exam
+from sql_agent.offline_judge.layout import captions, is_caption, is_joint
+from sql_agent.offline_judge.lexicon import DENYING, spell
+from sql_agent.offline_judge.remarks import CLAUSE_END as REMARK_END
+from sql_agent.offline_judge.remarks import is_glue, is_remark
+from sql_agent.offline_judge.slots import stem
+from sql_agent.offline_judge.words import COLUMNS
+
+SENTENCE_ENDS = ".!?;\n。"
+SENTENCE_END, FRAME_END = re.compile(f"[{SENTENCE_ENDS}]"), re.compile(r"[:;,、\n]")
+LABEL_ENDS = re.compile(r"[^:;,。.?!|\n]{0,24}?(?=[:|]|(?<![a-z])(?:are|is|includes?)(?![a-z])|[为是有]|包括)")
+NO_WORD, LABEL_BEGINS = "|;:,。.=-·*、\n ", "\n:;。|"  # behind what the answer calls a part, and before it
+PIECE = re.compile(r"(?:[^.!?;|\n。]|\.(?=\d))*(?:[^;\n。])")  # of what is unknown, to the end of its sentence or field
+MARKS = "|;:,。.= "  # around words
+BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
+MAX_CLAUSE = 200  # characters before what is unknown in it, and behind
+MIN_NAME_CHARS, MAX_NAME_CHARS = 4, 60  # with the blanks around it
+LEAST_QUOTED, MOST_BESIDE = 12, 0.4  # characters quoted, and the share of these that remarks and glue may have
+
+
+class Around:
+    """What stands around the facts of an answer's text, whose known words are `words`."""
+
+    def __init__(self, exam: Exam, text: str, words: Sequence[tuple[int, int, str]]) -> None:
+        self._exam = exam
+        self._text = text
+        self._words = words
+
+    def foreign(self, unknown: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
+        """What is unknown but in sentences, or beginnings of one that a fact ends, that say whence a quote is."""
+        told = {*self._exam.of_form, *self._exam.wholes, *self._exam.prose}
+        facts = [(start, end) for start, end, word in self._words if word in told]
+        quotes = [(start, end) for start, end, word in self._words if word in told or word in self._exam.beside]
+        if not facts:
+            return unknown
+        pieces = (m.span() for start, end in unknown for m in PIECE.finditer(self._text, start, end))
+        unknown = [(start, end) for start, end in pieces if not self._text[start:end].isspace()]
+        unknown = [(start, end) for start, end in unknown if not self._is_layout(start, end)]
+        starts, left = [start for start, _ in unknown], list[tuple[int, int]]()
+        for (_, after), (until, _) in pairwise([(0, 0), *facts, (len(self._text),) * 2]):
+            ends = SENTENCE_END.search(self._text, after, until)
+            begin = 0 if not after else ends.end() if ends else until
+            begin = after if CITES.match(self._text, after, until) else begin
+            first, sentence, last = (bisect_left(starts, place) for place in (after, begin, until))
+            left += unknown[first:sentence]
+            while sentence < last:
+                start = starts[sentence]
+                begin = max(begin, *(self._text.rfind(sign, begin, start) + 1 for sign in SENTENCE_ENDS))
+                ends = SENTENCE_END.search(self._text, start, until)
+                stop = bisect_left(starts, ends.end() if ends else until)
+                here = [(start - begin, end - begin) for start, end in unknown[sentence:stop]]
+                tells = self._text[begin : ends.end() if ends else until]
+                tells = tells[: next((m.start() for m in FRAME_END.finditer(tells, here[-1][1])), len(tells))]
+                whole = self._text[begin : ends.start() if ends else until]
+                is_free = is_frame(tells, here, is_last=until == len(self._text)) or (
+                    self._exam.compares and says_they_differ(whole)
+                )
+                left += [] if is_free else unknown[sentence:stop]
+                sentence = stop
+        strange = [one for one in left if not self._is_beside_facts(*one, quotes)]
+        free = sum(end - start for start, end in left) - sum(end - start for start, end in strange)
+        quoted = sum(end - start for start, end in facts)  # beside a value of its own a word says too much
+        return strange if quoted >= LEAST_QUOTED and free <= MOST_BESIDE * quoted else left
+
+    def _is_beside_facts(self, start: int, end: int, facts: Sequence[tuple[int, int]]) -> bool:
+        """Whether what is unknown here is a remark, or glue between facts."""
+        begins = REMARK_END.finditer(self._text, max(0, start - MAX_CLAUSE), start)
+        begin = max((found.end() for found in begins), default=max(0, start - MAX_CLAUSE))
+        until = min(len(self._text), end + MAX_CLAUSE)
+        ends = REMARK_END.search(self._text, end, until)
+        until = ends.start() if ends else until
+        asked = {stem(word) for word in self._exam.question.split()}
+        first = bisect_left(facts, begin, key=lambda fact: fact[1])
+        here = facts[first : bisect_left(facts, until, lo=first, key=lambda fact: fact[0])]
+        if here:
+            ends = [begin, *(place for fact in here for place in fact), until]
+            around = " # ".join(self._text[a:b] for a, b in zip(ends[::2], ends[1::2], strict=True))
+            return is_glue(self._text[start:end], around, asked)
+        return is_remark(self._text[begin:until], asked, max(self._n_counted, len({*self._exam.rows})))
+
+    def _is_layout(self, start: int, end: int) -> bool:
+        """Whether what is unknown here claims nothing: a label of the cell or of the answer's own, a joint, a count."""
+        piece = self._text[start:end]
+        start += len(piece) - len(piece.lstrip(MARKS))
+        piece = piece.strip(MARKS)
+        asked = "" if self._exam.is_verdict else self._exam.question  # what a yes or no is asked of is no echo
+        if (
+            self.is_label(start, end)
+            or self.is_column(start, end)
+            or is_joint(piece, self._text[start + len(piece) :], self._n_counted, asked)
+        ):
+            return True
+        return any(
+            is_caption(self._text[first:last])
+            and (is_head or not any(spell(self._text[first:last]) in text for text in self._exam.texts))
+            for first, last, is_head in self._captions
+            if first <= start <= start + len(piece) <= last
+        )
+
+    @cached_property
+    def _n_counted(self) -> int:
+        """How many facts may be counted: none where one of them is a number."""
+        facts = self._exam.facts
+        return 0 if any(form.isdecimal() for fact in facts for form in fact.forms) else len(facts)
+
+    @cached_property
+    def _captions(self) -> list[tuple[int, int, bool]]:
+        return captions(self._text, len({*self._exam.rows}))
+
+    def is_label(self, start: int, end: int) -> bool:
+        """Whether words of a cell stand here, before a colon and an item of that cell."""
+        ends = LABEL_ENDS.match(self._text, end)
+        label = spell(self._text[start : ends.end()]) if ends else " "
+        if not ends or not label.strip() or DENYING.search(label):
+            return False
+        sections = {n for n, text in enumerate(self._exam.texts) if label in text}
+        after = bisect_left(self._words, ends.end(), key=lambda word: word[0])
+        following = self._words[after][2] if after < len(self._words) else ""
+        told = [*self._exam.of_form.get(following, ()), *self._exam.beside.get(following, ())]
+        return any(self._exam.items[i].section in sections for i in told)
+
+    def is_column(self, start: int, end: int) -> bool:
+        """Whether a label stands here that asks for the column of the fact behind it."""
+        ends = LABEL_ENDS.match(self._text, end)
+        if not ends or self._text[ends.end() : ends.end() + 1] != ":":
+            return False
+        first = max(0, start - MAX_CLAUSE)
+        begin = max(first, *(self._text.rfind(sign, first, start) + 1 for sign in BEGINS))
+        after = bisect_left(self._words, ends.end(), key=lambda word: word[0])
+        following = self._words[after][2] if after < len(self._words) else ""
+        facts = [*self._exam.of_form.get(following, ()), *self._exam.beside.get(following, ())]
+        columns = [self._exam.columns[self._exam.items[i].section] for i in facts]
+        label = self._text[begin : ends.end()]
+        return any(
+            re.search(wanted, label) and any(re.search(called, one) for one in columns) for wanted, called in COLUMNS
+        )
+
+    def is_own_label(self, start: int) -> bool:
+        """Whether what stands before a place is what the answer calls a part itself, which names none of the record."""
+        before = self._text[max(0, start - MAX_NAME_CHARS) : start]
+        said = before.rstrip(NO_WORD)
+        at = max(said.rfind(sign) for sign in LABEL_BEGINS)
+        label = said[at + 1 :]
+        is_label = not {":", "\n"}.isdisjoint(before[len(said) :]) and said[at : at + 1] not in ("|", ":")
+        if not is_label or not re.search(r"[^\W\d]", label):
+            return False
+        return not (self._exam.callers.read(label)[0] or self._exam.headings.read(label)[0])
