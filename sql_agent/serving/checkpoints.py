@@ -32,7 +32,7 @@ def find_checkpoint(trainer: TrainerConfig, *, method: str) -> Path:
     while being saved does not (NOTE names the last complete one). All are of runs with this `method`.
     """
     resume = trainer.resume
-    option = f"--resume {resume}"
+    option = f"{'--fork' if trainer.resume_changed else '--resume'} {resume}"
     if resume == "latest":
         checkpoint = own_checkpoint(trainer.runs, option=option, method=method)
     else:

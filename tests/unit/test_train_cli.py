@@ -308,3 +308,8 @@ def test_adapters_of_rank_0_are_refused_by_the_others_too(method: tuning.Method)
 def test_flags_without_an_effect_are_refused(line: str, told: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert status_of(*line.split()) == 2
     assert told in capfd.readouterr().err
+
+
+def test_what_is_forked_is_named_as_such(capfd: pytest.CaptureFixture[str]) -> None:
+    assert status_of("train", "--fork", "nowhere", "--dry-run") != 0
+    assert "--fork nowhere: no complete" in capfd.readouterr().err
