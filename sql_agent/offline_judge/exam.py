@@ -20,7 +20,7 @@ from sql_agent.offline_judge.axes import Axis, axes_of, axes_of_records
 from sql_agent.offline_judge.clauses import items_of, outer_headings
 from sql_agent.offline_judge.doubts import COMPARES
 from sql_agent.offline_judge.echoes import CLOSED, JUDGING, echoes_of, ways_to_say
-from sql_agent.offline_judge.halves import Halves
+from sql_agent.offline_judge.halves import Words, bare
 from sql_agent.offline_judge.lexicon import Lexicon, spell
 from sql_agent.offline_judge.misquotes import Between, between
 from sql_agent.offline_judge.naming import names_of, translated
@@ -85,9 +85,9 @@ class Exam:
         return between(self.texts)
 
     @cached_property
-    def halves(self) -> Halves:
-        """The facts, told with a label."""
-        return Halves(self.of_form)
+    def bare_facts(self) -> dict[str, Words]:
+        """The words of each text that states a fact, without those of grammar."""
+        return bare(self.of_form)
 
     def tells(self, text: str) -> bool:
         """Whether a text in normal form has a fact in it."""

@@ -2,29 +2,33 @@
 July".
 
 Guarantees: linear in the answer for given facts; no word is added or left out but words of grammar. Not covered: labels
-after the first `MAX_LABELS` different ones.
+of one answer after the first `MAX_LABELS` different ones.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from functools import cached_property
+from collections.abc import Iterable
 
 from sql_agent.offline_judge.lexicon import GRAMMAR, spell
 from sql_agent.offline_judge.normal import normalise
 
 HALVES = re.compile(r"(?<![^\n|;。])(?P<label>[^\n|:;。]{1,40})[:|](?P<rest>[^\n|;。]{1,200})(?=[\n|;。]|$)")
 MAX_LABELS = 100
-Left = dict[tuple[str, ...], str]
+Words = tuple[str, ...]
+
+
+def bare(facts: Iterable[str]) -> dict[str, Words]:
+    """The words of each fact (spelt), without those of grammar."""
+    return {fact: _bare(fact) for fact in facts}
 
 
 class Halves:
-    """The facts (spelt) without the words of labels."""
+    """The facts without the words of labels, for one answer."""
 
-    def __init__(self, facts: Collection[str]) -> None:
+    def __init__(self, facts: dict[str, Words]) -> None:
         self._facts = facts
-        self._left: dict[str, Left] = {}  # label -> what it leaves of facts -> the facts
+        self._left: dict[str, dict[Words, str]] = {}  # label -> what it leaves of facts -> the facts
 
     def whole(self, label: str, rest: str) -> str:
         """The fact that a label and the rest tell together, in normal form; empty where there is none."""
@@ -40,17 +44,13 @@ class Halves:
 
         return HALVES.sub(told, text)
 
-    @cached_property
-    def _bare_facts(self) -> list[tuple[str, tuple[str, ...]]]:
-        return [(fact, _bare(fact)) for fact in self._facts]
-
-    def _without(self, label: str) -> Left:
+    def _without(self, label: str) -> dict[Words, str]:
         if label not in self._left and len(self._left) < MAX_LABELS:
             own = {*spell(label).split()}
-            left = {tuple(one for one in bare if one not in own): (fact, len(bare)) for fact, bare in self._bare_facts}
-            self._left[label] = {rest: fact for rest, (fact, size) in left.items() if 0 < len(rest) < size}
+            left = {tuple(one for one in words if one not in own): fact for fact, words in self._facts.items()}
+            self._left[label] = {rest: fact for rest, fact in left.items() if 0 < len(rest) < len(self._facts[fact])}
         return self._left.get(label, {})
 
 
-def _bare(text: str) -> tuple[str, ...]:
+def _bare(text: str) -> Words:
     return tuple(GRAMMAR.sub("", text).split())

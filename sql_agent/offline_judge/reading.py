@@ -24,6 +24,7 @@ from sql_agent.offline_judge.around import (
 from sql_agent.offline_judge.clauses import CLAUSE_END
 from sql_agent.offline_judge.doubts import is_frame
 from sql_agent.offline_judge.exam import Exam
+from sql_agent.offline_judge.halves import Halves
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.misquotes import is_misquoted
 from sql_agent.offline_judge.normal import normalise
@@ -88,8 +89,9 @@ class Reading:
         self._is_right = False  # a yes or no was told that is the wanted one
         self._verdict = (0, 0)  # what stands behind it in its sentence
         columns = {spell(column) for column in exam.columns if column}
-        told = by_column(answer, exam.of_things, {*exam.names, *columns}, exam.halves.whole)
-        self._text = self._without_verdicts(exam.halves.joined(normalise(told)))
+        halves = Halves(exam.bare_facts)
+        told = by_column(answer, exam.of_things, {*exam.names, *columns}, halves.whole)
+        self._text = self._without_verdicts(halves.joined(normalise(told)))
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
         pieces = [one.span() for start, end in unknown for one in PIECE.finditer(self._text, start, end)]

@@ -99,3 +99,17 @@ def test_each_part_of_a_question_asks_for_its_columns(
     assert paid(asked) >= 0.9
     for n in asked:
         assert paid([one for one in asked if one != n] or [3 if n != 3 else 0]) < 0.9
+
+
+def test_labels_of_one_answer_do_not_reach_the_next() -> None:
+    labels = "\n".join(f"Height {n}: 14 m" for n in range(300))
+    question, cells = "How does the red alder look?", PLANTS[:1]
+    told = "Height: 14 m. Flowering: June to July. Catkins: yellow. Likes: wet ground."
+
+    def paid(answer: str) -> float:
+        found = grade(question=question, reference="", answer=answer, evidence=cells, kind="text")
+        assert found
+        return found.value
+
+    assert paid(labels) < CAP
+    assert paid(told) >= 0.9

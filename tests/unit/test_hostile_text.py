@@ -28,7 +28,7 @@ from sql_agent.curation.private import private
 from sql_agent.curation.queries import query_form
 from sql_agent.environment.server_worker import plain
 from sql_agent.environment.sql_tree import Forbidden, Rules
-from sql_agent.offline_judge.halves import Halves
+from sql_agent.offline_judge.halves import Halves, bare
 from sql_agent.offline_judge.judge import grade
 from sql_agent.offline_judge.layout import captions
 from sql_agent.offline_judge.normal import UNSEEN, normalise
@@ -40,7 +40,7 @@ from tests.linear import is_linear
 
 
 def _table(text: str) -> str:
-    return by_column(f"| a | b |\n{text}{'|' * len(text)}", [" a ", " b "], (), Halves((" a c ",)).whole)
+    return by_column(f"| a | b |\n{text}{'|' * len(text)}", [" a ", " b "], (), Halves(bare([" a c "])).whole)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def _table(text: str) -> str:
         (final_answer, "亿"),
         (spider_query, "/*a"),
         (_table, "|\n"),
-        *((Halves((" a c ",)).joined, one) for one in ("a:", "a|", "a:c\n", "a:\n")),
+        *((Halves(bare([" a c "])).joined, one) for one in ("a:", "a|", "a:c\n", "a:\n")),
         *((partial(captions, n_things=2), one) for one in ("-", "a:\n", "|-", "a|\n|-", "。a")),
         (code_key, "a--b."),
         (code_key, "-"),

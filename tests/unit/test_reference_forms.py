@@ -163,9 +163,9 @@ def test_what_is_hidden_or_shifted_does_not_pay(asked: tuple[str, str], answer: 
 
 def test_tables_by_column() -> None:
     table = normalise("前\n| 序号 | 甲 | 乙 |\n|---|---|---|\n| 1 | 一样 | 二样 |\n后")
-    told = by_column(table, ["甲", "乙"], (), Halves(()).whole).split("\n")
+    told = by_column(table, ["甲", "乙"], (), Halves({}).whole).split("\n")
     assert [cell for cell in told if cell] == ["前", "序号", "---", "甲", "---", "1样", "乙", "---", "2样", "后"]
-    assert by_column("前|甲|乙|\n|1样|2样|3样|", ["甲", "乙"], (), Halves(()).whole).split() == [
+    assert by_column("前|甲|乙|\n|1样|2样|3样|", ["甲", "乙"], (), Halves({}).whole).split() == [
         "前",
         "甲",
         "1样",
@@ -174,8 +174,8 @@ def test_tables_by_column() -> None:
         "3样",
     ]
     assert (
-        by_column(table, ["甲"], (), Halves(()).whole) == table
-        and by_column("甲乙", ["甲", "乙"], (), Halves(()).whole) == "甲乙"
+        by_column(table, ["甲"], (), Halves({}).whole) == table
+        and by_column("甲乙", ["甲", "乙"], (), Halves({}).whole) == "甲乙"
     )
 
 
