@@ -104,7 +104,7 @@ def test_each_part_of_a_question_asks_for_its_columns(
 def test_labels_of_one_answer_do_not_reach_the_next() -> None:
     labels = "\n".join(f"Height {n}: 14 m" for n in range(300))
     question, cells = "How does the red alder look?", PLANTS[:1]
-    told = "Height: 14 m. Flowering: June to July. Catkins: yellow. Likes: wet ground."
+    told = "Height: 14 m\nFlowering: June to July\nCatkins: yellow\nLikes: wet ground"
 
     def paid(answer: str) -> float:
         found = grade(question=question, reference="", answer=answer, evidence=cells, kind="text")
