@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
 
 from sql_agent.offline_judge.clauses import CLAUSE_END
 from sql_agent.offline_judge.doubts import is_frame
@@ -110,8 +111,8 @@ def _share_said(column: str, part: str) -> float:
         words = [one[0] for one in tokens(part)]
         said = sum(any(one == word or is_form(one, word) for word in words) for one in own)
         return said / len(own) if own else 0.0
-    runs = (column[i:j] for i in range(len(column)) for j in range(i + 2, len(column) + 1))
-    return max((len(run) for run in runs if run in part and run not in GENERAL), default=0) / len(column)
+    run = SequenceMatcher(None, column, part, autojunk=False).find_longest_match()
+    return run.size / len(column) if run.size > 1 and column[run.a : run.a + run.size] not in GENERAL else 0.0
 
 
 def _most(shares: dict[str, float], least: float = 0.0) -> set[str]:
