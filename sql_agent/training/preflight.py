@@ -37,8 +37,10 @@ from sql_agent.serving.checkpoints import find_checkpoint, run_config
 from sql_agent.serving.models import AGAIN, gpu_count, language_model
 from sql_agent.training.verl_config import loss_name
 
-COMPARED_ON_RESUME = ("agent", "agents", "database", "data", "reward", "model", "rollout", "optim", "verl")
-COMPARED_ON_RESUME += ("trainer.seed",)
+COMPARED_ON_RESUME = (
+    *("agent", "agents", "database", "data", "reward", "model", "rollout", "optim", "verl"),
+    "trainer.seed",
+)
 # Packages that verl's trackers import; swanlab needs the second one where it writes to this machine only.
 TRACKER_PACKAGES = {"wandb": ["wandb"], "swanlab": ["swanlab", "swanboard"], "tensorboard": ["tensorboard"]}
 BYTES_PER_LORA_CHECKPOINT_BYTE = 2.2  # fp32 weights, frozen ones too; moments of the adapters only
