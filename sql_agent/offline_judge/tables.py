@@ -126,10 +126,11 @@ def by_column(text: str, things: Collection[str], names: Collection[str], halves
             continue
         is_told = named(rows[0], names)
         is_told = is_told if sum(is_told) > 1 else [False] * len(is_told)
-        is_told = [
-            is_known or (len(rows[0]) > 1 and any(halves(head, cell) for cell in column))
-            for is_known, head, *column in zip(is_told, *rows, strict=False)
-        ]
+        if len(is_told) > 1:
+            columns = list(zip_longest(*rows, fillvalue=""))
+            is_told = [
+                is_known or any(halves(rows[0][n], one) for one in columns[n]) for n, is_known in enumerate(is_told)
+            ]
         if any(is_told):
             head = [f"{cell.strip()}: " if told else "" for cell, told in zip(rows[0], is_told, strict=True)]
             rows = [

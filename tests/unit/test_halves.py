@@ -113,3 +113,13 @@ def test_labels_of_one_answer_do_not_reach_the_next() -> None:
 
     assert paid(labels) < CAP
     assert paid(told) >= 0.9
+
+
+@pytest.mark.parametrize("ragged", ["|", "| Tree |", "| red alder | 14 m |", "| a | b | c | d | e | f | g |"])
+def test_rows_of_any_length_are_read(ragged: str) -> None:
+    head = "| Tree | Height | Flowering | Catkins | Likes |\n| --- | --- | --- | --- | --- |"
+    full = "| red alder | 14 m | June to July | Yellow | wet ground |"
+    for answer in (f"{head}\n{ragged}\n{full}", f"{head}\n{full}\n{ragged}", f"{ragged}\n{full}"):
+        assert grade(
+            question="How does the red alder look?", reference="", answer=answer, evidence=PLANTS[:1], kind="text"
+        )
