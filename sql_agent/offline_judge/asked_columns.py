@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from sql_agent.offline_judge.clauses import CLAUSE_END
 from sql_agent.offline_judge.doubts import is_frame
 from sql_agent.offline_judge.lexicon import spell, tokens
-from sql_agent.offline_judge.naming import names_row, translated
+from sql_agent.offline_judge.naming import naming_cells, translated
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.sections import ASK_END, ASKING, Cell, Fact, means
 from sql_agent.offline_judge.slots import COMMON, content, is_form, stem
@@ -33,13 +33,13 @@ def of_columns(question: str, reference: str, cells: Sequence[Cell], facts: list
     """Those of the columns that parts of the question ask for, or that the reference tells. What names a row is of no
     such column; where a part has no sign, it asks for what is left, if that is one column."""
     columns = {cell.column for cell in cells} - of_names(question, cells) - {""}
-    names = [normalise(cell.text) for cell in cells if names_row(cell, question)]
+    names = [normalise(cell.text) for cell in naming_cells(cells, question)]
     things = said_words("\n".join([*names, *(normalise(cell.row) for cell in cells)]))
     words = {column: set[str]() for column in columns}
     for fact in facts:
         if (column := cells[fact.section].column) in words:
             words[column] |= said_words(" ".join(fact.forms))
-    told = _told_columns(reference, said_words(question), words)
+    told = _told_columns(reference, said_words(question), words) | _quoted_columns(reference, question, cells, columns)
     words = {column: words[column] | said_words(column) for column in columns}
     asks = [[*_parts(ask, columns)] for ask in ASK_END.split(question)]
     asking = [part for parts in asks if any(map(ASKS.search, parts)) for part in _without_topic(parts, things)]
@@ -64,6 +64,22 @@ def _told_columns(reference: str, asked: set[str], words: dict[str, set[str]]) -
         best = _most(shares, MIN_TOLD)
         found |= best if len(best) == 1 else set()
     return found
+
+
+def _quoted_columns(reference: str, question: str, cells: Sequence[Cell], columns: set[str]) -> set[str]:
+    """The columns of short cells that a reference quotes whole and the question does not, where no other column says
+    that."""
+    texts = [(cell.column, spell(normalise(cell.text))) for cell in cells]
+    quoted = {
+        (column, text)
+        for column, text in texts
+        if any(map(str.isdecimal, text)) and text in spell(reference) and text not in spell(question)
+    }
+    return {
+        column
+        for column, text in quoted
+        if column in columns and not any(text in other for one, other in texts if one != column)
+    }
 
 
 def _parts(ask: str, columns: Iterable[str]) -> Iterator[str]:
@@ -128,7 +144,7 @@ def _says(part: str) -> bool:
 
 def of_names(question: str, cells: Sequence[Cell]) -> set[str]:
     """The columns of what names rows."""
-    return {cell.column for cell in cells if names_row(cell, question)}
+    return {cell.column for cell in naming_cells(cells, question)}
 
 
 def _is_related(column: str, question: str, relations: Sequence[tuple[str, str]]) -> bool:

@@ -15,12 +15,12 @@ from typing import NamedTuple
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, is_frame
 from sql_agent.offline_judge.lexicon import spell, tokens
 from sql_agent.offline_judge.normal import normalise
-from sql_agent.offline_judge.sections import JOINT, PART_END, Cell
+from sql_agent.offline_judge.sections import ASK_END, JOINT, PART_END, Cell
 from sql_agent.offline_judge.slots import content, is_form
 from sql_agent.offline_judge.verdicts import wanted
 
 ASKS = re.compile(
-    r"哪(?!些)|还是|谁|\b(?:which|who)\b|(?:\bwhat\b|^(?:is|are|was|were|do|does|did|can|must|should|has|have|will)\b)(?=.*\bor\b)"
+    r"(?<!在)哪(?![些里儿])|还是|谁|\b(?:which|who)\b|(?:\bwhat\b|^(?:is|are|was|were|do|does|did|can|must|should|has|have|will)\b)(?=.*\bor\b)"
 )
 OF_TWO = re.compile(r"哪1?[两2]?[个种款位者类件家条]|谁|还是|\b(?:which|or)\b")  # one of things
 SEVERAL = re.compile(r"哪[几些]|\bwhich (?:ones|of these|\w+s are)\b")
@@ -33,7 +33,9 @@ PLAIN = (  # two things and nothing else between signs
 OFFERS = re.compile(r"(?<![a-z])or(?![a-z])|还是")
 ENDS = re.compile(r"[,;。.!?\n]|而(?!且)|\b(?:but|while|whereas)\b")
 CLAIM_ENDS = re.compile(rf"{ENDS.pattern}|:(?!\d)")
-AGAINST = re.compile(r"比(?![较如例重值分])|不同于|相比|\b(?:unlike|than|instead of|rather than|against)\b")
+AGAINST = re.compile(
+    r"比(?![较如例重值分])|不同于|相比|\b(?:unlike|than|compared (?:to|with)|versus|instead of|rather than|against)\b"
+)
 MIN_RUN = 3
 MAX_TALK = 3  # words of a clause beside a name
 MAX_NAME, MAX_WORDS = 3, 12  # tokens by which a thing is known, and of its whole name
@@ -75,8 +77,9 @@ def _named_by_rows(question: str, cells: Sequence[Cell]) -> tuple[str, str, tupl
             rows.setdefault(cell.row, []).append(text)
     asked = spell(question)
     found: dict[str, list[str]] = {}
-    for texts in rows.values():
+    for row, texts in rows.items():
         runs = [(run, text) for text in texts for run in _runs(text) if run in asked]
+        runs = runs or [(run, row) for run in _runs(normalise(row)) if run in asked]
         if runs:
             run, text = max(runs, key=lambda pair: (pair[0] == spell(pair[1]), len(pair[0])))
             found.setdefault(run, []).append(text)
@@ -143,7 +146,8 @@ def _verdicts(which: Choice, question: str, answer: str) -> tuple[set[bool | Non
     """What clauses say of which it is, and what those that only tell of one thing do; None is a doubt."""
     asked, claims, mentions = {*DOUBTS.findall(question)}, set[bool | None](), set[bool | None]()
     is_denied = DENIALS.search(question) is not None  # which one has none?
-    ours = content(question) - which.words
+    choosing = next((one for one in ASK_END.split(question) if ASKS.search(one)), question)
+    ours = content(_without_names(which, choosing)) - which.words
     ends = [(end.start(), end.end(), end[0]) for end in CLAIM_ENDS.finditer(answer)]
     begin = 0
     for at, after, sign in [*ends, (len(answer), len(answer), "")]:
@@ -156,7 +160,8 @@ def _verdicts(which: Choice, question: str, answer: str) -> tuple[set[bool | Non
         says = 2 * len(shared) >= max(len(ours), len(theirs))
         is_bare = _is_talk(which, clause)
         turns = (DENIALS.search(clause) is not None) is not is_denied and not is_bare
-        is_claim = says if theirs and not is_bare else sign not in (":", "\n")
+        tells = theirs or re.search(r"(?<![a-z\d])\d", _without_names(which, clause))
+        is_claim = says if tells and not is_bare else sign not in (":", "\n")
         against = AGAINST.search(clause)
         told_of = clause[: against.start()] if against else clause  # not of what stands behind it
         says_chosen, says_other = (name in spell(told_of) for name in (which.chosen, which.other))
@@ -169,6 +174,12 @@ def _verdicts(which: Choice, question: str, answer: str) -> tuple[set[bool | Non
             is_doubted = is_short and {*DOUBTS.findall(told_of)} - asked
             (claims if is_claim or is_doubted else mentions).add(None if is_doubted else not turns)
     return claims, mentions
+
+
+def _without_names(which: Choice, text: str) -> str:
+    for name in (*which.names, which.chosen, which.other):
+        text = text.replace(name.strip() if name.isascii() else name.replace(" ", ""), " ")
+    return text
 
 
 def _is_talk(which: Choice, clause: str) -> bool:

@@ -28,6 +28,7 @@ from sql_agent.offline_judge.normal import flat, normalise, with_headings
 from sql_agent.offline_judge.offers import without_offers
 from sql_agent.offline_judge.sections import ORDER, Cell, Fact, Item, Names, Record, parts, runs
 from sql_agent.offline_judge.slots import stem
+from sql_agent.offline_judge.words import called_as
 
 POLITE = re.compile(  # can you tell me
     r"^(?:请问)?[你您]?(?:能|可以?|能不能|可不可以)否?([请帮给和跟为]?我?.{0,2}"
@@ -181,12 +182,13 @@ class _Source:
         around = Lexicon({*self.around, *self.shared})
         return asked_facts(self.question, {} if self.is_alone else self.own, self.record, self.cells, around)
 
-    def said(self, names: Names) -> set[str]:
+    def said(self, names: Names, columns: set[str]) -> set[str]:
         """What may be said where there are facts: free words, names, and all that evidence and reference say."""
         titles = {title for found in TITLE.findall(self.reference) for title in found if not JUDGING.search(title)}
         labels = {*self.labels, *(run for said in self.labels.values() for run in said)}
         labelled = {f"{above}:{item}" for items in self.record for above, item in items if self.cells}
-        return {*self.around, *names, *self.known, *self.own, *labels, *titles, *labelled}
+        called = {one for column in columns for one in called_as(column) if not JUDGING.search(one)}
+        return {*self.around, *names, *self.known, *self.own, *labels, *titles, *labelled, *called}
 
     def headings(self, axes: Sequence[Axis], facts: Sequence[Fact]) -> set[str]:
         """What may stand above facts, spelt; none that is a fact."""
@@ -243,7 +245,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     wholes = source.wholes(facts)
     quoting = Lexicon(of_form)
     unquoted = {text for text in (*own, *own.values()) if spell(text) not in of_form and not quoting.read(text)[1]}
-    said = source.said(names) if asked else source.free
+    said = source.said(names, {cells[fact.section].column for fact in facts if cells}) if asked else source.free
     words = {*said, *headings, *of_form, *wholes} - unquoted
     echoes = {*echoes_of(question), *(run for run in source.shared if not JUDGING.search(run))} if asked else set[str]()
     is_verdict = verdicts.is_asked(question)

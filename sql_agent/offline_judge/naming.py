@@ -52,7 +52,7 @@ def _names_by_row(question: str, cells: Sequence[Cell]) -> Names:
     """What keys and short cells that the question tells of call their rows, where all rows have such names."""
     rows, asked = {cell.row for cell in cells}, Lexicon(parts(question))
     called = {row: {*_beginnings(normalise(row))} if re.search(r"[^\W\d]", row) else set[str]() for row in rows if row}
-    naming = {cell.column for cell in cells if names_row(cell, question)}
+    naming = {cell.column for cell in naming_cells(cells, question)}
     for cell in cells:
         text = normalise(cell.text)
         if cell.row in called and cell.column in naming and len(tokens(text)) <= MAX_NAME:
@@ -118,7 +118,22 @@ def _names_by_order(question: str, cells: Sequence[Cell], record: Record, names:
     }
 
 
-def names_row(cell: Cell, question: str) -> bool:
+def naming_cells(cells: Sequence[Cell], question: str) -> list[Cell]:
+    """Those by which the question calls their rows: it says words of theirs that not every row has there."""
+    asked, told = _words(question), [_words(normalise(cell.text)) for cell in cells]
+    of_column: dict[str, dict[str, set[str]]] = {}  # column -> row -> words
+    for cell, words in zip(cells, told, strict=True):
+        of_column.setdefault(cell.column, {}).setdefault(cell.row, set()).update(words)
+    every = {one: set.intersection(*of_row.values()) if len(of_row) > 1 else set() for one, of_row in of_column.items()}
+    own = [words & asked - every[cell.column] for cell, words in zip(cells, told, strict=True)]
+    return [cell for cell, words in zip(cells, own, strict=True) if words and _names_row(cell, question)]
+
+
+def _words(text: str) -> set[str]:
+    return {one[0] for one in tokens(text)}
+
+
+def _names_row(cell: Cell, question: str) -> bool:
     """Whether a short cell of one clause has words of the question that its column has not; half of its words, where
     the question says the column too."""
     text = normalise(cell.text)

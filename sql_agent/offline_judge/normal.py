@@ -32,7 +32,8 @@ ITEM_MARK = re.compile(
     r"|^[ \t]*[(（]\d{1,2}[)）](?=[ \t]*\S)"
     r"|^[ \t]*[•·◦●▪■□◆‣][ \t]*(?=\S)"
     r"|^[ \t]*[A-Ha-h][.．、][ \t]+(?=\S)"
-    r"|^[ \t]*(?:[*_]{2})?(?:[(（][一二三四五六七八九十]{1,3}[)）]|[一二三四五六七八九十]{1,3}[、.．])",
+    r"|^[ \t]*(?:[*_]{2})?(?:[(（][一二三四五六七八九十]{1,3}[)）]|[一二三四五六七八九十]{1,3}[、.．])"
+    r"|(?<=[:：。；;])[一二三四五六七八九十]{1,3}、(?=\S)",
     re.MULTILINE,
 )
 CONNECTIVE = re.compile(  # before a sentence it counts like a mark
@@ -41,7 +42,9 @@ CONNECTIVE = re.compile(  # before a sentence it counts like a mark
     r"|(?:^|(?<=[.;:!?] ))(?:also|moreover|furthermore|besides|in addition|additionally), ",
     re.MULTILINE | re.IGNORECASE,
 )
-SECTION = re.compile(r"^([ \t]*(?:[#*]+[ \t]*)?)(\d{1,2})\.(\d{1,2})[.、]?[ \t]+(?=\S)", re.MULTILINE)  # 2.1, 2.2
+SECTION = re.compile(  # 2.1, 2.2
+    r"((?:^|(?<=[.:;] ))[ \t]*(?:[#*|]+[ \t]*)?)(\d{1,2})\.(\d{1,2})[.、]?[ \t]+(?=[^\W\d])", re.MULTILINE
+)
 QUOTED = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)  # Markdown's
 HASHES = re.compile(r"^[ \t]*#{1,6}[ \t]+", re.MULTILINE)  # of a heading
 FENCE = re.compile(r"^[ \t]*(?:`{3}|~{3})(?:[ \t]*(?:json|ya?ml|xml|html|markdown|md|te?xt))?[ \t]*$", re.M | re.I)
@@ -85,6 +88,8 @@ LINE = re.compile(  # between the layout before and behind it; what follows
 BOLD_LINE = re.compile(r"^[ \t]*(?:\*\*|__)([^*_\n:：]{1,40})[:：]?(?:\*\*|__)[:：]?[ \t]*$", re.M)  # Markdown's
 MAX_HEADING_WORDS = 6
 RANGE = re.compile(r"(?<=\d)[ \t]*[~–—至到-][ \t]*(?=\d)")
+EACH = re.compile(r"每(?=[次日天]\d)")  # 每日3次 is 一日3次
+POWER = re.compile(r"(?<=\d)\^(?=\d)")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 DASH = re.compile(r"(?<=\w) [-–—]+ (?=[^\W\d])")  # between words, and none within one
 BLANKS = re.compile(r"[^\S\n]+")
@@ -138,6 +143,7 @@ def normalise(text: str) -> str:
     text = unfolded(text.replace("，", ";"))
     text = "".join(char for char in text if unicodedata.category(char) not in ("Cf", "Cs")).lower()
     text = NUMERAL.sub(_in_digits, _simplify.convert(text))
+    text = EACH.sub("1", POWER.sub("", text))
     text = RANGE.sub("-", MARKS.sub(" ", THOUSANDS.sub("", text.translate(PARENTHESES))))
     text = UNIT.sub(lambda match: SYMBOL_OF.get(match[1], match[1]), text)
     text = "\n".join(" ".join(line.split()) for line in text.splitlines() if line.strip())

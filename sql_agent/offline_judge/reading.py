@@ -105,7 +105,7 @@ class Reading:
                 self._ahead = []
             if self._around.is_own_label(start):
                 self._told.append(("", frozenset()))
-                self._named = [] if len({*exam.rows}) == 1 and all(exam.rows) else self._named
+                self._named = [one for one in self._named if self._is_of_row(one)] if all(exam.rows) else self._named
             last = end
             self._is_shared = self._around.is_label(start, end)  # told before each of several items
             self._lead: slice | None = slice(after, start)  # what was told since the last fact, until one is
@@ -262,6 +262,10 @@ class Reading:
                 self._name(word.removesuffix(fact))
             if fact:
                 self._quote(fact, exam.of_form[fact])
+
+    def _is_of_row(self, sections: frozenset[int]) -> bool:
+        """Whether a name of these tells one row from others."""
+        return len({*self._exam.rows}) > 1 and len({self._exam.rows[n] for n in sections}) == 1
 
     def _is_of_another_row(self, word: str) -> bool:
         """Whether a cell says this of its row with another row's name in it: the course that one must take before."""

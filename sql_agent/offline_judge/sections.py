@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from os.path import commonprefix
 
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
+from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.slots import content
 from sql_agent.words.meanings import is_chinese_word, is_of_talk, same_meaning
 
 PART_END = re.compile(  # no \b: beside Chinese there is no blank
@@ -123,7 +125,7 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact], known:
         if way and {*own.values()} == {*runs} and runs and not both:
             ways.remove(way)
             groups = list(dict.fromkeys(way))
-            groups = _as_called(groups, things) if way is columns else groups
+            groups = _as_called(groups, things, cells) if way is columns else groups
             dealt = [groups.index(key) * len(things) // len(groups) for key in way]
             names |= {
                 run: frozenset(n for n, i in zip(asked, dealt, strict=True) if i == of) for run, of in own.items()
@@ -131,14 +133,25 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact], known:
     return names
 
 
-def _as_called(columns: list[str], things: Sequence[str]) -> list[str]:
-    """Columns in the order of things: each where one's words mean its name, the others as they come."""
+def _as_called(columns: list[str], things: Sequence[str], cells: Sequence[Cell]) -> list[str]:
+    """Columns in the order of things: each where one's words mean its name or are in its cells, the others as they
+    come."""
     if len(columns) != len(things):
         return columns
-    meant = [next((c for c in columns if means(thing, c)), "") for thing in things]
+    said = {one: content("\n".join(normalise(cell.text) for cell in cells if cell.column == one)) for one in columns}
+    meant = [next((c for c in columns if means(thing, c)), "") or _said_by(thing, said) for thing in things]
     left = iter([column for column in columns if column not in meant])
     is_clear = all(meant.count(column) < 2 for column in columns)
     return [column or next(left) for column in meant] if is_clear else columns
+
+
+def _said_by(thing: str, said: dict[str, set[str]]) -> str:
+    """The one column whose cells have words of a thing that those of no other have."""
+    words = content(thing) - {
+        word for word, n in Counter(word for own in said.values() for word in own).items() if n > 1
+    }
+    having = [column for column, own in said.items() if own & words]
+    return having[0] if len(having) == 1 else ""
 
 
 def means(thing: str, column: str) -> bool:

@@ -6,6 +6,8 @@ only where the question asks for that one kind of thing. What else is free says 
 
 from __future__ import annotations
 
+import re
+
 from sql_agent.offline_judge.normal import normalise
 
 PHRASES = """
@@ -42,48 +44,60 @@ RELATIONS = [  # how a question asks for one kind of thing, and how a sentence s
 
 COLUMNS = [  # how a question asks for a column, and what such columns are called
     (
-        "适应|适用|主治|[治管](?:什么|啥|哪)|用途|功效|(?<!副)作用|干(?:什么|啥)用|有(?:什么|啥)用",
-        "适应|适用|主治|功能|用途|功效|作用",
+        "适应|适用|主治|[治管](?:什么|啥|哪)|用途|功效|(?<!副)作用(?!机)|干(?:什么|啥)用|有(?:什么|啥)用"
+        r"|\bindicat|\bused? for\b|\btreats?\b|\bfor what\b|\bwhat is .* for$",
+        r"适应|适用|主治|功能|用途|功效|作用|\bindication|\buses?\b|purpose",
     ),
     (
-        "[用吃服喝]法|用量|剂量|(?:怎么?样?|如何|怎样)(?:[^,;。?]{0,2})[吃喝服用冲涂抹敷打]|[每一1][次天日][吃服用]|几[片粒袋次]|[吃服用]多少",
-        "用法|用量|剂量|服法|服用方法|使用方法",
-    ),
-    ("不良反应|副作用|副反应|不舒服|不适", "不良反应|副作用|副反应"),
-    ("禁|不(?:能|可以?|宜|该)使?[吃用服]|哪些人不|什么人不", "禁忌|禁用"),
-    ("注意|当心|小心|留意", "注意|警示|警告|须知"),
-    ("保存|贮藏|储存|存放|怎么放|放在?哪", "贮藏|保存|储存|存放"),
-    ("有效期|保质期|放多久|过期", "有效期|保质期"),
-    ("成[分份]|含有?(?:什么|哪)|配方|组成", "成[分份]|组成|配方|处方"),
-    ("症状|表现|体征", "症状|表现|体征"),
-    ("病因|原因|为(?:什么|啥|何)会?[得患]|怎么会?得|引起|诱因", "病因|原因|诱因|机制"),
-    ("治疗|(?:怎么|如何|怎样)治|疗法|怎么办", "治疗(?!费)|疗法|处理"),
-    ("检查|化验|查(?:什么|哪)", "检查|化验"),
-    ("诊断|确诊", "诊断"),
-    ("预防|防止|怎么防|才能不|避免[得患]", "预防"),
-    ("预后|以后会|能不能好|治愈|好不好治", "预后|治愈|转归"),
-    ("并发", "并发"),
-    ("传染|传播|传给", "传染|传播"),
-    ("科室|挂.{0,3}[号科]|(?:什么|哪个?)科", "科室|就诊"),
-    ("鉴别|区分|混淆", "鉴别"),
-    ("相互作用|一[起同][吃用服]|同服|合用", "相互作用|合用"),
-    ("过量|[吃服]多了", "过量"),
-    (r"\bindicat|\bused? for\b|\btreats?\b|\bfor what\b|\bwhat is .* for$", r"\bindication|\buses?\b|purpose"),
-    (
-        r"\bdos(?:e|age|ing)|\bhow (?:much|often|many) .*(?:take|taken|use|apply|given|give)"
+        "[用吃服喝]法|用量|剂量|(?:怎么?样?|如何|怎样)(?:[^,;。?]{0,2})[吃喝服用冲涂抹敷打]|[每一1][次天日][吃服用]|几[片粒袋次]|[吃服用]多少"
+        r"|\bdos(?:e|age|ing)|\bhow (?:much|often|many) .*(?:take|taken|use|apply|given|give)"
         r"|\bhow (?:do|does|should|is|are|can|to)\b.*(?:take|taken|apply|applied|given|use)\b",
-        "dos(?:e|age|ing)|administration|directions",
+        "用法|用量|剂量|服法|服用方法|使用方法|dos(?:e|age|ing)|administration|directions",
     ),
-    (r"side.?effect|adverse|\breactions?\b", "side effect|adverse|reaction"),
     (
-        r"contraindicat|\b(?:must|should|can|may)(?: \w+)? (?:not|n't)\b|\bcan ?['’]?t (?:take|use)|\bshould avoid"
-        r"|\bnot (?:take|use)",
-        "contraindication|do not use",
+        r"不良反应|副作用|副反应|不舒服|不适|side.?effect|adverse|\breactions?\b",
+        "不良反应|副作用|副反应|side effect|adverse|reaction",
     ),
-    (r"\bwarn|precaution|careful|watch out", "warning|precaution|caution"),
-    (r"\bstor(?:e|ed|age|ing)\b|\bkeep\b|\bkept\b", "storage|store"),
-    (r"ingredient|\bmade (?:of|from)|\bcontain|composition", "ingredient|composition|material|contents"),
-    (r"\binteract|\btogether with|\bcombined? with", "interaction"),
+    (
+        "禁|不(?:能|可以?|宜|该)使?[吃用服]|哪些人不|什么人不"
+        r"|contraindicat|\b(?:must|should|can|may)(?: \w+)? (?:not|n't)\b|\bcan ?['’]?t (?:take|use)|\bshould avoid"
+        r"|\bnot (?:take|use)",
+        "禁忌|禁用|contraindication|do not use",
+    ),
+    (r"注意|当心|小心|留意|\bwarn|precaution|careful|watch out", "注意|警示|警告|须知|warning|precaution|caution"),
+    (
+        r"保存|贮藏|储存|存放|怎么放|放在?哪|\bstor(?:e|ed|age|ing)\b|\bkeep\b|\bkept\b",
+        "贮藏|保存|储存|存放|storage|store",
+    ),
+    (r"有效期|保质期|放多久|过期|\bshelf.?life|\bexpir", "有效期|保质期|shelf life|expir"),
+    (
+        r"成[分份]|含有?(?:什么|哪)|配方|组成|ingredient|\bmade (?:of|from)|\bcontain|composition",
+        "成[分份]|组成|配方|处方|ingredient|composition|material|contents",
+    ),
+    (r"症状|表现|体征|\bsymptom|\bsigns\b", "症状|表现|体征|symptom|sign|presentation"),
+    (
+        r"病因|原因|为(?:什么|啥|何)会?[得患]|怎么会?得|引起|诱因|\bcauses?\b|\bwhy do(?:es)?\b",
+        "病因|原因|诱因|机制|cause|etiology|aetiology",
+    ),
+    (
+        r"治疗|(?:怎么|如何|怎样)治|疗法|怎么办|\btreat(?:ed|ment|ing)\b|\btherap|\bmanaged\b",
+        "治疗(?!费)|疗法|处理|treatment|therapy|management",
+    ),
+    ("检查|化验|查(?:什么|哪)", "检查|化验|examination"),
+    (r"诊断|确诊|\bdiagnos|\btests?\b", "诊断|diagnosis|tests?|investigation"),
+    (r"预防|防止|怎么防|才能不|避免[得患]|\bprevent", "预防|prevention"),
+    (r"预后|以后会|能不能好|治愈|好不好治|\bprognosis|\boutlook", "预后|治愈|转归|prognosis|outlook"),
+    (r"并发|\bcomplication", "并发|complication"),
+    (r"传染|传播|传给|\bcontagious|\btransmi", "传染|传播|contagious|transmission"),
+    ("科室|挂.{0,3}[号科]|(?:什么|哪个?)科", "科室|就诊|department"),
+    ("人群|多发于|易感|好发于", "人群|易感|population"),
+    ("作用机|机理|药理|毒理", "药理|毒理|机理|作用机|mechanism|pharmacolog"),
+    ("鉴别|区分|混淆", "鉴别"),
+    (
+        r"相互作用|[1一][起同][吃用服]|同服|合用|\binteract|\btogether with|\bcombined? with",
+        "相互作用|合用|interaction",
+    ),
+    (r"过量|[吃服]多了|\boverdos", "过量|overdos"),
     (r"\bcosts?\b|\bprice|\bfees?\b|\bhow much (?:is|are|does)|\bcharge", "cost|price|fee|charge|tuition"),
     (r"^when\b|, when\b|\band when\b|\bwhat time|\bschedule|\bhours\b", "schedule|time|hours|dates?|when|day"),
     (r"\bwhere\b|\blocat(?:ed|ion)|\baddress\b", "location|where|address|room|venue|place"),
@@ -103,13 +117,6 @@ COLUMNS = [  # how a question asks for a column, and what such columns are calle
     (r"\bpopulation|\binhabitants|\bhow many people (?:live|are)", "population|inhabitants"),
     (r"\belevation|\baltitude|\bhow high", "elevation|altitude|height"),
     (r"\bclimate|\bweather", "climate|weather"),
-    (r"\bsymptom|\bsigns\b", "symptom|sign|presentation"),
-    (r"\bcauses?\b|\bwhy do(?:es)?\b", "cause|etiology|aetiology"),
-    (r"\btreat(?:ed|ment|ing)\b|\btherap|\bmanaged\b", "treatment|therapy|management"),
-    (r"\bprevent", "prevention"),
-    (r"\bcomplication", "complication"),
-    (r"\bdiagnos|\btests?\b", "diagnosis|tests?|investigation"),
-    (r"\bprognosis|\boutlook", "prognosis|outlook"),
 ]
 
 
@@ -121,6 +128,12 @@ AUDIENCES = [  # for whom, where nothing says what of them
     (r"\bchild|\bkids?\b|\binfant", "child|pa?ediatric"),
     (r"\belderly|\bolder", "geriatric|elderly|older"),
 ]
+
+
+def called_as(column: str) -> set[str]:
+    """What columns of this kind are called."""
+    names = (called for _, called in COLUMNS if re.search(called, column))
+    return {name for called in names for name in called.split("|") if re.fullmatch(r"[\w ]{2,}", name)}
 
 
 def phrases(text: str) -> list[str]:

@@ -173,3 +173,48 @@ CLOSED = rows("closed_on", "1966-12-28")
 def test_values_are_told_of_what_they_are_of(question: str, cells: list[Cell], answer: str, is_right: bool) -> None:
     value = earned(question, cells, answer)
     assert value >= 0.9 if is_right else value <= 0.1
+
+
+LEAFLET = [
+    Cell("乌梅止泻片", "乌梅止泻片", "name"),
+    Cell("腹痛，水样便，每日三次以上", "乌梅止泻片", "symptoms"),
+    Cell("24个月", "乌梅止泻片", "shelf_life"),
+    Cell("密封，置阴凉处", "乌梅止泻片", "storage"),
+    Cell("乌梅、黄连、干姜；辅料为淀粉，压制成片", "乌梅止泻片", "composition"),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("乌梅止泻片的保质期是多久？", "24个月"),
+        ("乌梅止泻片怎么存放？", "密封，置阴凉处"),
+        ("乌梅止泻片对应的表现有什么？", "腹痛，水样便，每日三次以上"),
+        ("乌梅止泻片含有哪些药材？", "药材组成：乌梅、黄连、干姜；辅料为淀粉，压制成片"),
+    ],
+)
+def test_columns_are_asked_for_in_another_language_than_theirs(question: str, answer: str) -> None:
+    assert earned(question, LEAFLET, answer, typed=False) >= 0.9
+
+
+BIRDS = [
+    Cell(text, row, column)
+    for row, texts in (
+        ("Ashen tern", ("Sand eels", "2–3 eggs", "61 g")),
+        ("Reed stint", ("Brine flies", "4–5 eggs", "29 g")),
+    )
+    for column, text in zip(("diet", "clutch_size", "weight"), texts, strict=True)
+]
+ASKS_OF_BIRDS = "How do the ashen tern and the reed stint differ in what they eat and in how many eggs they lay?"
+TELLS_OF_BIRDS = "The ashen tern eats sand eels and lays 2–3 eggs, the reed stint eats brine flies and lays 4–5 eggs."
+
+
+@pytest.mark.parametrize("reference", ["", TELLS_OF_BIRDS])
+def test_short_cells_that_a_reference_quotes_are_asked_for_and_not_to_be_exchanged(reference: str) -> None:
+    right = "Ashen tern: sand eels, 2–3 eggs. Reed stint: brine flies, 4–5 eggs."
+    assert earned(ASKS_OF_BIRDS, BIRDS, right, reference, typed=False) >= 0.9
+    assert earned(ASKS_OF_BIRDS, BIRDS, right.replace("2–3", "4-5", 1), reference, typed=False) <= 0.25
+    exchanged = "Ashen tern: sand eels, 4–5 eggs. Reed stint: brine flies, 2–3 eggs."
+    assert earned(ASKS_OF_BIRDS, BIRDS, exchanged, reference, typed=False) <= 0.1
+    only = "The ashen tern eats sand eels, the reed stint eats brine flies."
+    assert 0.1 < earned(ASKS_OF_BIRDS, BIRDS, only, TELLS_OF_BIRDS, typed=False) < 0.9

@@ -126,3 +126,21 @@ def test_the_cells_of_both_behind_the_wrong_one_choose_it(
     assert value(question, right, reference, cells) >= 0.9
     assert value(question, every, reference, cells) <= 0.1
     assert value(question, f"{names[1]}\n\n{every}", reference, cells) <= 0.1
+
+
+WORMS = [
+    Cell("20～40天，平均25天", row="环尾虫病", column="incubation"),
+    Cell("经生水传播", row="环尾虫病", column="transmission"),
+    Cell("60～90天，平均70天", row="裂头虫病", column="incubation"),
+    Cell("经蚊虫叮咬传播", row="裂头虫病", column="transmission"),
+]
+
+
+def test_things_named_by_their_rows_alone_are_chosen_of() -> None:
+    question, reference = (
+        "环尾虫病和裂头虫病哪个潜伏期更长？各多久？",
+        "裂头虫病的潜伏期更长，为60～90天；环尾虫病为20～40天。",
+    )
+    both = "环尾虫病20～40天，平均25天；裂头虫病60～90天，平均70天。"
+    assert value(question, f"裂头虫病潜伏期更长。{both}", reference, WORMS) >= 0.9
+    assert value(question, f"环尾虫病潜伏期更长。{both}", reference, WORMS) <= 0.1

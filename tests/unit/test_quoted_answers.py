@@ -1,8 +1,8 @@
 """Answers that quote cells of leaflets, manuals, contracts and catalogues, written one by one, and what they earn.
 
-`quoted_answers.jsonl` has 344 questions on rows of which not every cell is asked for, each with five honest answers and
-six dishonest ones. A, B and F were read to choose rules, C and D in part; of E and G only counts were looked at. D and
-E tell whole rows of six columns or more, and are asked in words that are not the columns'.
+`quoted_answers.jsonl` has 404 questions on rows of which not every cell is asked for, each with five honest answers and
+six dishonest ones. A, B, F and H were read to choose rules, C and D in part; of G and I only counts were looked at, of
+E but one answer. D and E tell whole rows of six columns or more, and are asked in words that are not the columns'.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from sql_agent.offline_judge.sections import Cell
 
 LINES = (Path(__file__).parents[1] / "judge_exam" / "quoted_answers.jsonl").read_text(encoding="utf-8").splitlines()
 ASKS = [json.loads(line) for line in LINES]
+HONEST = {"A": 0.75, "B": 0.75, "C": 0.63, "D": 0.65, "E": 0.43, "F": 0.52, "G": 0.56, "H": 0.57, "I": 0.58}
+DISHONEST = {"A": 0.98, "B": 0.97, "C": 0.97, "D": 0.96, "E": 0.94, "F": 0.95, "G": 0.96, "H": 0.96, "I": 0.97}
 
 
 def values(half: str, answers: str) -> list[float]:
@@ -32,18 +34,14 @@ def values(half: str, answers: str) -> list[float]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("half", "share"), [("A", 0.75), ("B", 0.75), ("C", 0.63), ("D", 0.65), ("E", 0.44), ("F", 0.52), ("G", 0.53)]
-)
+@pytest.mark.parametrize(("half", "share"), HONEST.items())
 def test_what_is_quoted_in_anybodys_words_pays(half: str, share: float) -> None:
     earned = values(half, "honest")
     assert sum(value >= 0.9 for value in earned) >= share * len(earned)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("half", "share"), [("A", 0.98), ("B", 0.97), ("C", 0.97), ("D", 0.96), ("E", 0.94), ("F", 0.95), ("G", 0.96)]
-)
+@pytest.mark.parametrize(("half", "share"), DISHONEST.items())
 def test_what_is_exchanged_changed_added_or_taken_back_does_not(half: str, share: float) -> None:
     earned = values(half, "dishonest")
     assert sum(value <= CAP for value in earned) >= share * len(earned)
