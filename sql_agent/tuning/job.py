@@ -18,11 +18,11 @@ from rich.console import Console
 from foundation import console, run_folder
 from foundation.environment import prepare_environment
 from foundation.errors import UserError
+from foundation.files import fingerprint
 from foundation.modules import hidden
 from foundation.processes import keep_freed_memory
 from sql_agent.config import DpoConfig, SftConfig, TrainConfig, TuneConfig
 from sql_agent.data.bundled import ensure_data
-from sql_agent.data.dataset import fingerprint
 from sql_agent.serving.checkpoints import find_checkpoint
 from sql_agent.serving.merged_start import merged_start
 from sql_agent.serving.models import model_folder

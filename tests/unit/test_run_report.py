@@ -21,15 +21,14 @@ from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import append_lines, write_json, write_lines
 from foundation.versions import versions
-from sql_agent.commands.report import PLOTS, REPORT, write_report
 from sql_agent.config import ROOT, build_config, known_keys, load_recipe
 from sql_agent.evaluation.stats import Estimate
 from sql_agent.records import RolloutRecord
 from sql_agent.run_report import cases, facts, health, measures
 from sql_agent.run_report import page as pages
+from sql_agent.run_report.file import PLOTS, REPORT, report_line, write_report
 from sql_agent.run_report.folder import RunData, read_run
 from sql_agent.run_report.headline import headlines, measure_rows
-from sql_agent.run_report.line import report_line
 from sql_agent.training.health_rules import LIMITS, watched
 from tests.run_folders import add_evaluation, keep, make_run, play, results_of
 
@@ -431,7 +430,7 @@ def test_a_report_that_fails_is_one_line(tmp_path: Path) -> None:
 def test_a_report_ends_with_the_command_that_makes_it(tmp_path: Path) -> None:
     """A kill -9 is no end that a process could see to itself."""
     write_json(tmp_path / run_folder.CONFIG, build_config(load_recipe("demo_cpu")).model_dump())
-    said = "from pathlib import Path; from sql_agent.run_report.line import report_line; "
+    said = "from pathlib import Path; from sql_agent.run_report.file import report_line; "
     code = f"{said}report_line(Path({str(tmp_path)!r}))"
     command = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     began = psutil.Process(command.pid)
