@@ -26,7 +26,7 @@ LAYERS = [
     ["foundation"],
     [
         *("sql_agent.config", "sql_agent.errors", "sql_agent.records", "reward_client", "agl_plugin.cpu"),
-        *("sql_agent.evaluation.stats", "sql_agent.testing", "sql_agent.words"),
+        *("sql_agent.testing", "sql_agent.words"),
     ],
     [
         "sql_agent.environment",

@@ -12,8 +12,8 @@ from statistics import fmean
 
 from foundation.grouping import grouped
 from foundation.rollout_keys import DEFAULT_AGENT
+from foundation.stats import Difference, Estimate, best_of, difference, estimate, quantiles, worst_of
 from sql_agent.evaluation.results import Figures, OfK, TaskFigures
-from sql_agent.evaluation.stats import Difference, Estimate, best_of, difference, estimate, quantiles, worst_of
 from sql_agent.records import TrialRecord
 
 Grouped = Mapping[str, Sequence[TrialRecord]]

@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass, field
 
 from foundation.rollout_keys import DEFAULT_AGENT
+from foundation.stats import Estimate, estimate
 from sql_agent.evaluation.measures import OF_SQL
 from sql_agent.evaluation.results import EvalReport, Figures, TaskFigures
-from sql_agent.evaluation.stats import Estimate, estimate
 from sql_agent.run_report.cases import compared, sides
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.measures import validations

@@ -20,7 +20,7 @@ from foundation.console import duration
 from foundation.files import read_lines, whole_lines
 from foundation.grouping import grouped
 from foundation.rollout_keys import DEFAULT_AGENT, told_tools
-from sql_agent.evaluation.stats import estimate
+from foundation.stats import estimate
 from sql_agent.records import RunRecord
 from sql_agent.training.ancestry import ancestors_text
 

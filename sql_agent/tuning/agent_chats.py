@@ -15,14 +15,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from foundation.errors import UserError
+from foundation.chat_template import Message
+from foundation.errors import Unusable, UserError
 from foundation.rollout_keys import RunKeys
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.config import AgentTree
 from sql_agent.records import Question, RolloutRecord
-from sql_agent.tuning.chats import Chat, Message, Unusable, chat_of
+from sql_agent.tuning.chats import Chat, chat_of
 
 
 class AgentChats(AbstractContextManager["AgentChats"]):

@@ -205,9 +205,10 @@ def n_steps(n_rows: int, tune: TuneConfig, *, passes: int) -> int:
 def fit(plan: TunePlan) -> None:
     config = plan.config
     with light_trl(config.logging.trackers):
-        from sql_agent.tuning.models import load_model, lora_of
+        from foundation.processes import Stop
+        from sql_agent.training.models import load_model, lora_of
         from sql_agent.tuning.trainers import trainer_of
-        from sql_agent.tuning.watch import Stop, Watch
+        from sql_agent.tuning.watch import Watch
 
     keep_freed_memory()
     arguments = trl_arguments(config.tune, config.trainer, config.logging, run_dir=plan.run_dir, steps=plan.steps)

@@ -20,9 +20,9 @@ from agl_plugin.run.time_split import PHASES
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import append_lines, write_json, write_lines
+from foundation.stats import Estimate
 from foundation.versions import versions
 from sql_agent.config import ROOT, build_config, known_keys, load_recipe
-from sql_agent.evaluation.stats import Estimate
 from sql_agent.records import RolloutRecord
 from sql_agent.run_report import cases, facts, health, measures
 from sql_agent.run_report import page as pages
