@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 from foundation.files import write_lines
+from sql_agent.data.dataset import COLUMNS
 from sql_agent.mining.questions import mine_questions
 from sql_agent.mining.schema import Schema, quoted, read_schema
 from sql_agent.records import Question
@@ -128,7 +129,8 @@ def write(folder: Path) -> dict[str, list[Question]]:
             else:
                 splits["test_entities" if split == "test" else split] += rows
     for split, questions in splits.items():
-        write_lines(folder / f"{split}.jsonl", (question.model_dump(exclude_defaults=True) for question in questions))
+        rows = [question.model_dump(exclude_defaults=True) for question in questions]
+        write_lines(folder / f"{split}.jsonl", [{key: row[key] for key in COLUMNS if key in row} for row in rows])
     return splits
 
 

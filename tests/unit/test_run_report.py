@@ -29,7 +29,7 @@ from sql_agent.run_report import page as pages
 from sql_agent.run_report.file import PLOTS, REPORT, report_line, write_report
 from sql_agent.run_report.folder import RunData, read_run
 from sql_agent.run_report.headline import headlines, measure_rows
-from sql_agent.training.health_rules import LIMITS, watched
+from sql_agent.training.health_rules import LIMITS, measure_of
 from tests.run_folders import add_evaluation, keep, make_run, play, results_of
 
 MOST_BYTES = 3_000_000
@@ -165,7 +165,7 @@ def test_limits_are_those_of_the_run(tmp_path: Path) -> None:
     assert (found["repeat_share"].limit, found["repeat_share"].is_beyond) == (0.3, True)
     assert (found["entropy"].limit, found["entropy"].above_is_bad, found["entropy"].is_beyond) == (0.9, False, True)
     assert found["kl_to_start"].limit is None and not found["kl_to_start"].is_beyond
-    assert {f"health/{watched(key)[0]}" for key in LIMITS} <= set(health.HEALTH)
+    assert {f"health/{measure_of(key)[0]}" for key in LIMITS} <= set(health.HEALTH)
 
 
 def test_warnings_of_the_run_are_told(tmp_path: Path) -> None:
