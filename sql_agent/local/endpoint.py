@@ -25,13 +25,12 @@ from typing import Any
 from aiohttp import web
 from jinja2 import TemplateError
 
-from agl_plugin.proxy.answers import as_stream
 from agl_plugin.update import rows
 from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed, allowed
 from foundation.chat_template import plain_message
 from foundation.errors import Unusable
-from foundation.http_local import application, listening, refusal
+from foundation.http_local import application, as_stream, listening, refusal
 from foundation.marks import tokenizer_marks
 from sql_agent.agent.endpoint import Drawn, LLMEndpoint
 

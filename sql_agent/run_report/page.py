@@ -20,8 +20,8 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import SqlLexer
 from scipy.stats import binomtest
 
-from agl_plugin.run.curriculum import POOLS
 from foundation.console import clean
+from foundation.rollout_keys import POOLS
 from sql_agent.run_report import cases, facts, health, measures, plots
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.headline import Headline, headlines, measure_rows
