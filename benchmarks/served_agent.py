@@ -38,11 +38,11 @@ import typer
 from benchmarks.support.load import cpu_s, server, work_on
 from foundation.net import free_port
 from foundation.processes import end_with_parent
+from foundation.stats import estimate
 from sql_agent.agent.conversation import Conversation
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config, load_recipe
-from sql_agent.evaluation.stats import estimate
 
 TOOLS = 'def add(a: float, b: float) -> float:\n    """Add two numbers."""\n    return a + b\n'
 RECIPE = '[agent]\nsystem_prompt = "tools"\ntools = ["tools.py"]\n'

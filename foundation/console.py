@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -19,6 +20,8 @@ from typing import Any
 from rich.console import Console
 
 LINE_EVERY_S = 15.0
+# C0 and C1 controls without newline and tab, marks that turn the direction of text, lone surrogates.
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 notes = Console(stderr=True, highlight=False, soft_wrap=True)  # what a command says beside its output
 
 
@@ -26,6 +29,12 @@ def tell(text: str, detail: str = "") -> None:
     """A note of what is being waited for; not again where only the detail, of a display that changes, is new."""
     if not detail:
         notes.print(text, markup=False)
+
+
+def clean(text: str) -> str:
+    r"""Text that is safe to print: a control character becomes its escape, ESC is \x1b."""
+    text = text.replace("\r\n", "\n")
+    return CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", text)
 
 
 class _Said(logging.Formatter):

@@ -49,6 +49,10 @@ class UserError(AgentGRPOError):
     status = 2
 
 
+class Unusable(AgentGRPOError):
+    """Why a row of data gives nothing, in words that do not vary with its content."""
+
+
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The end of an error about an unknown name: the nearest known one, or ""."""
     from rapidfuzz import process  # not for `--help`

@@ -8,6 +8,7 @@ surrogate, which UTF-8 lacks, is written as a question mark. Knows nothing of wh
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
 import os
@@ -107,6 +108,15 @@ def whole_lines(path: Path) -> list[bytes]:
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """What `whole_lines` say."""
     return [json.loads(line) for line in whole_lines(path)]
+
+
+def fingerprint(path: str | Path) -> str:
+    """The first 16 hex digits of the file's SHA-256. Raises UserError where it cannot be read."""
+    try:
+        with Path(path).open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+    except OSError as exc:
+        raise UserError(f"{path}: cannot be read ({exc})") from exc
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:

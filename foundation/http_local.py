@@ -1,4 +1,4 @@
-"""The small servers on 127.0.0.1 that an episode's calls go to: what holds for each of them, with aiohttp.
+"""The small servers on 127.0.0.1 that an episode's calls go to: what holds for each, with aiohttp; answers as streams.
 
 Guarantees: a path, a method or a size that is refused is told in the form of OpenAI's errors; a body counts as it came,
 packed ones too, which are no JSON then; what is no HTTP leaves no traceback in the log.
@@ -6,6 +6,7 @@ packed ones too, which are no JSON then; what is no HTTP leaves no traceback in 
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
@@ -43,3 +44,23 @@ async def _in_json(request: web.Request, handler: Handler) -> web.StreamResponse
         return await handler(request)
     except web.HTTPException as no:
         return refusal(no.status, no.text or no.reason)
+
+
+def as_stream(answer: dict[str, Any], *, usage: bool) -> bytes:
+    """A whole answer in the form of a stream; its usage too where it was asked for."""
+    head = {name: answer.get(name) for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    events: list[dict[str, Any]] = []
+    for choice in answer["choices"]:
+        delta = {k: v for k, v in (choice.pop("message", None) or {}).items() if v is not None}
+        if calls := delta.get("tool_calls"):
+            delta["tool_calls"] = [{**call, "index": n} for n, call in enumerate(calls)]
+        reason = choice.pop("finish_reason", None)
+        events.append({**head, "choices": [{**choice, "delta": delta, "finish_reason": None}]})
+        events.append({**head, "choices": [{"index": choice["index"], "delta": {}, "finish_reason": reason}]})
+    if usage:
+        events.append({**head, "choices": [], "usage": answer.get("usage")})
+    return b"".join(map(as_event, events)) + b"data: [DONE]\n\n"
+
+
+def as_event(event: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(event)}\n\n".encode()

@@ -141,3 +141,23 @@ class ProcessTree:
         with contextlib.suppress(psutil.NoSuchProcess):
             return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
         return False
+
+
+class Stop:
+    """The handler of SIGINT and SIGTERM while steps are made."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __enter__(self) -> Stop:
+        self._before = {number: signal.signal(number, self._on) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _on(self, *_: Any) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True

@@ -16,6 +16,8 @@ RECORD_KEY = "agentgrpo.record"
 UNSCORED_KEY = "agentgrpo.unscored"
 SEED_KEY = "agentgrpo.seed"  # in a rollout's metadata: what its calls are drawn with
 LLM_CALLS_KEY = "agentgrpo.llm_calls"
+POOLS = ("new", "never", "hard", "middle", "easy", "always")  # of a curriculum's questions, in metrics.jsonl too
+DEFAULT_AGENT = "default"  # what rows without an agent are called in figures
 MAIN_LLM = "main_llm"  # the resource that agents call
 OTHER_LLM = f"{MAIN_LLM}@"  # and a machine: the same by its gateway
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
+from typing import Literal
 
 INDEX = ".safetensors.index.json"
+Precision = Literal["auto", "float32", "bfloat16", "float16"]  # of exported weights
 
 
 def damage_of(path: Path) -> str:

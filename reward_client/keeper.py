@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from reward_client.judge import LLMJudge
 from reward_client.parsing import DECISION, KeepReply
@@ -31,13 +30,14 @@ class LLMKeeper(LLMJudge):
         *,
         rubric: str,
         folder: Path,
-        timeout_s: float = 60.0,
-        concurrency: int = 8,
-        rpm: int = 0,
-        budget: Budget | None = None,
+        timeout_s: float,
+        concurrency: int,
+        rpm: int,
+        budget: Budget,
     ) -> None:
-        limits: dict[str, Any] = {"timeout_s": timeout_s, "rpm": rpm, "budget": budget}
-        super().__init__(endpoints, folder=folder, run=ACCOUNT, concurrency=concurrency, **limits)
+        super().__init__(
+            endpoints, timeout_s=timeout_s, concurrency=concurrency, rpm=rpm, budget=budget, folder=folder, run=ACCOUNT
+        )
         self._rubrics[DECISION.name], self.concurrency = rubric, concurrency
 
     async def decide(self, *, question: str, reference: str = "") -> KeepReply:

@@ -17,9 +17,9 @@ import typer
 
 from foundation.chat_request import text_parts
 from foundation.command import alias
-from foundation.errors import UserError
+from foundation.errors import Unusable, UserError
 from foundation.files import refuse_input, write_lines
-from reward_model.pairs import Pair, Skipped, Unusable, make_pair, parsed_lines
+from reward_model.pairs import Pair, Skipped, make_pair, parsed_lines
 
 KEPT_ROLES = ("user", "assistant")
 

@@ -18,11 +18,11 @@ from peft import PeftConfig, PeftModel
 from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from foundation.chat_template import pad_id_of
 from foundation.command import alias
 from foundation.errors import UserError
 from foundation.weights import share
 from reward_model.folder import ADAPTER, check_no_code, check_weights_folder, has_head, read_json, weights_fingerprint
-from reward_model.scoring import pad_id
 
 BASE_NOTE = "base.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -64,7 +64,7 @@ def merge(adapter: Path, out: Path, *, base: Path | None = None) -> None:
             f"{adapter}: does not fit the base {base} ({' '.join(str(exc).split())[:200]}); name its own with --base"
         ) from exc
     tokenizer = AutoTokenizer.from_pretrained(adapter, local_files_only=True, trust_remote_code=False)
-    merged.config.get_text_config().pad_token_id = pad_id(tokenizer)
+    merged.config.get_text_config().pad_token_id = pad_id_of(tokenizer)
     merged.save_pretrained(out, safe_serialization=True)
     tokenizer.save_pretrained(out)
     share(out)

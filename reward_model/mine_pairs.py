@@ -18,9 +18,9 @@ from typing import Annotated, Any
 import typer
 
 from foundation.command import alias
-from foundation.errors import UserError
+from foundation.errors import Unusable, UserError
 from foundation.files import refuse_input, write_lines
-from reward_model.pairs import Item, Pair, Skipped, Unusable, grounded, judged, make_pair, parsed_lines, rollouts_file
+from reward_model.pairs import Item, Pair, Skipped, grounded, judged, make_pair, parsed_lines, rollouts_file
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,12 @@ from typing import Any, Literal, TypeGuard
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from foundation.errors import AgentGRPOError, UserError
+from foundation.errors import Unusable, UserError
 from foundation.files import json_objects
 
 SHOWN_LINES = 5
 MARK = "\n\n参考答案："
 Dialogue = Sequence[tuple[str, str]]  # (role, content)
-
-
-class Unusable(AgentGRPOError):
-    """Why a row gives nothing, in words that do not vary with its content."""
 
 
 class Turn(BaseModel):

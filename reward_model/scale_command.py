@@ -19,10 +19,10 @@ from typing import Annotated, Any
 import typer
 from matplotlib.figure import Figure
 
-from foundation.errors import UserError
+from foundation.errors import Unusable, UserError
 from foundation.files import write_text
 from reward_model.folder import check_reward_model, weights_fingerprint
-from reward_model.pairs import Item, Skipped, Unusable, in_unit_range, judged, parsed_lines, rollouts_file, split_by_key
+from reward_model.pairs import Item, Skipped, in_unit_range, judged, parsed_lines, rollouts_file, split_by_key
 from reward_model.scale import SCALE_FILE, RewardScale, check_enough, fit
 from reward_model.scoring import load_scorer
 

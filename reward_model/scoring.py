@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from scipy.stats import binomtest
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from foundation.chat_template import pad_id_of
 from foundation.errors import RunError, UserError
 from reward_model.encoding import Encoded, Encoder
 from reward_model.folder import check_reward_model
@@ -117,7 +118,7 @@ def load_scorer(
     model = _load_model(folder, DTYPES[dtype]).to(_device(device)).eval()
     text_config = model.config.get_text_config()  # where transformers looks for the end of each row
     if text_config.pad_token_id is None:
-        text_config.pad_token_id = pad_id(tokenizer)
+        text_config.pad_token_id = pad_id_of(tokenizer)
     scorer = RewardScorer(model, Encoder(tokenizer, max_tokens=max_tokens))
     try:
         scorer.score_encoded([scorer.encoder.encode(PROBE)])
@@ -146,11 +147,6 @@ def pair_accuracy(scorer: RewardScorer, pairs: Sequence[Pair]) -> dict[str, Any]
         "mean_margin": statistics.fmean(margins),
         "kinds": {kind: {"n": len(w), "accuracy": statistics.fmean(w)} for kind, w in sorted(won_by_kind.items())},
     }
-
-
-def pad_id(tokenizer: Any) -> int:
-    """The token that fills up the rows of a batch."""
-    return tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
 
 
 def _load_model(folder: Path, dtype: torch.dtype) -> Any:

@@ -147,17 +147,6 @@ def test_every_flag_named_in_a_page_exists(page: Path) -> None:
     assert named <= own_flags() | FOREIGN_FLAGS
 
 
-# Environment variables
-
-
-def test_the_page_names_the_environment_variables_of_the_template() -> None:
-    """tests/unit/test_env_template.py compares the template with the code."""
-    _, _, section = text_of("docs/10-configuration.md").partition("## Environment variables")
-    documented = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
-    template = re.findall(r"^#(\w+)=", text_of("env_template"), re.MULTILINE)
-    assert sorted(documented) == sorted(template)
-
-
 # Examples
 
 

@@ -26,7 +26,7 @@ LAYERS = [
     ["foundation"],
     [
         *("sql_agent.config", "sql_agent.errors", "sql_agent.records", "reward_client", "agl_plugin.cpu"),
-        *("sql_agent.evaluation.stats", "sql_agent.testing", "sql_agent.words"),
+        *("sql_agent.testing", "sql_agent.words"),
     ],
     [
         "sql_agent.environment",
@@ -41,7 +41,7 @@ LAYERS = [
     ["sql_agent.tiny_policy", "agl_plugin.run", "agl_plugin.audit"],
     ["sql_agent.serving", "sql_agent.mining", "agl_plugin"],
     ["sql_agent.evaluation", "sql_agent.training", "sql_agent.run_audit"],
-    ["sql_agent.run_report", "sql_agent.prompt_trials", "sql_agent.tuning"],
+    ["sql_agent.run_report", "sql_agent.tuning"],
     ["sql_agent.local"],
     ["sql_agent.commands"],
     ["sql_agent.api", "sql_agent.cli", "utils"],

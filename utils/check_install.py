@@ -258,7 +258,7 @@ def check_port(_machine: Machine, port: int = STORE_PORT) -> list[Row]:
         try:
             listener.bind(("127.0.0.1", port))
         except OSError:
-            return [Row(f"port {port}", "-", OK, "in use: by a store, or make train PORT=9998 takes another")]
+            return [Row(f"port {port}", "-", OK, "in use, by a store perhaps; agentgrpo store --port takes another")]
     return [Row(f"port {port}", "-", OK, "free (agl store)")]
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agl_plugin.proxy.spans import FIELD, LOG_PROB_REQUEST, LOG_PROBS, plain_log_probs
+from foundation.http_local import as_event
 
 IDS = "prompt_token_ids"
 Json = dict[str, Any]
@@ -94,26 +95,6 @@ def _named(fields: Json) -> Json:
     return {
         f"{FIELD}{k}": v if isinstance(v, str | int | float) else str(v) for k, v in fields.items() if v is not None
     }
-
-
-def as_stream(answer: Json, *, usage: bool) -> bytes:
-    """A whole answer in the form of a stream; its usage too where it was asked for."""
-    head = {name: answer.get(name) for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-    events: list[Json] = []
-    for choice in answer["choices"]:
-        delta = {k: v for k, v in (choice.pop("message", None) or {}).items() if v is not None}
-        if calls := delta.get("tool_calls"):
-            delta["tool_calls"] = [{**call, "index": n} for n, call in enumerate(calls)]
-        reason = choice.pop("finish_reason", None)
-        events.append({**head, "choices": [{**choice, "delta": delta, "finish_reason": None}]})
-        events.append({**head, "choices": [{"index": choice["index"], "delta": {}, "finish_reason": reason}]})
-    if usage:
-        events.append({**head, "choices": [], "usage": answer.get("usage")})
-    return b"".join(map(as_event, events)) + b"data: [DONE]\n\n"
-
-
-def as_event(event: Json) -> bytes:
-    return f"data: {json.dumps(event)}\n\n".encode()
 
 
 class Collected:

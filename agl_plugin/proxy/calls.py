@@ -33,7 +33,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from agl_plugin.proxy.answers import Collected, Json, Request, as_stream
+from agl_plugin.proxy.answers import Collected, Json, Request
 from agl_plugin.proxy.gate import ALIVE_PATH, GONE, REFUSED, Gate, error_body
 from agl_plugin.proxy.span_writer import CallSpan, SpanWriter
 from agl_plugin.proxy.spans import WEIGHTS
@@ -41,6 +41,7 @@ from agl_plugin.proxy.tokens import Packer
 from foundation.chat_request import NotAllowed, allowed
 from foundation.errors import AgentGRPOError
 from foundation.http_body import BodyRefused, body_of
+from foundation.http_local import as_stream
 
 logger = logging.getLogger(__name__)
 

@@ -18,9 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from foundation.rollout_keys import POOLS
 from foundation.seeds import derived
 
-NEW, NEVER, HARD, MIDDLE, EASY, ALWAYS = POOLS = ("new", "never", "hard", "middle", "easy", "always")
+NEW, NEVER, HARD, MIDDLE, EASY, ALWAYS = POOLS
 RESTED = "rested"
 TEACHING = (MIDDLE, HARD, EASY, NEW, RESTED)  # the order in which questions stand in for flat groups
 

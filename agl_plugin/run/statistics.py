@@ -14,9 +14,8 @@ from typing import Any
 from agl_plugin.run.resampling import is_flat
 from foundation.errors import RunError
 from foundation.grouping import grouped
-from foundation.rollout_keys import TIMED_OUT, TOOL_FAULT, told_tools
+from foundation.rollout_keys import DEFAULT_AGENT, TIMED_OUT, TOOL_FAULT, told_tools
 
-DEFAULT = "default"  # the agent of questions that name none
 NO_TRAINING_DATA = """{what}. Why:
 {causes}
 Seen in this step: {counts}{first}. Each rollout with its reason: {rollouts}"""
@@ -69,7 +68,7 @@ def reward_by_agent(rows: Iterable[tuple[Mapping[str, Any], float | None]]) -> d
         return {}
     stats: dict[str, float] = {}
     for agent, rewarded in sorted(by_agent.items()):
-        name = f"reward/{agent or DEFAULT}"
+        name = f"reward/{agent or DEFAULT_AGENT}"
         scored = [reward for _, reward in rewarded if reward is not None]
         stats |= {f"{name}/rollouts": len(rewarded), f"{name}/scored": len(scored)}
         if scored:

@@ -16,11 +16,11 @@ from typing import Annotated
 
 import typer
 
+from foundation.stats import difference, estimate
 from sql_agent.commands.demo import RUN_LINE
 from sql_agent.commands.demo import run as run_command
 from sql_agent.config import COMMAND
 from sql_agent.config.losses import PRESETS
-from sql_agent.evaluation.stats import difference, estimate
 from sql_agent.run_report.folder import RunData, read_run
 
 HEAD = (

@@ -26,11 +26,10 @@ from typing import Any
 import openai
 from aiohttp import web
 
-from agl_plugin.proxy.answers import as_stream
 from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed
 from foundation.files import writable
-from foundation.http_local import application, listening, refusal
+from foundation.http_local import application, as_stream, listening, refusal
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.message_codec import MessageCodec
 from sql_agent.agent.policy_client import EndpointClient, overflow

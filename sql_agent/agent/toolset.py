@@ -18,6 +18,7 @@ from pathlib import Path
 
 from foundation.background import LoopThread
 from foundation.errors import UserError
+from foundation.files import fingerprint
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.mcp_session import McpSession
 from sql_agent.agent.mcp_tools import load_mcp
@@ -28,7 +29,6 @@ from sql_agent.agent.schema_tools import schema_tools
 from sql_agent.agent.sql_tool import sql_tool
 from sql_agent.agent.tool import Environment, Kind, Tool
 from sql_agent.config import AgentTree, agents_of, database_place
-from sql_agent.data.dataset import fingerprint
 from sql_agent.environment.databases import Databases
 from sql_agent.environment.sandbox.pool import Sandbox
 from sql_agent.errors import DatabaseFault, ToolFault

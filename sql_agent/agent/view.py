@@ -6,7 +6,6 @@ the cursor or recolour the terminal, are written out.
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import Counter
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from foundation.console import clean
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.records import Episode, QueryResult, Question, Reward, SqlCall, rollout_record
 from sql_agent.scoring.scorers import NO_REFERENCE
@@ -27,8 +27,6 @@ from sql_agent.scoring.scorers import NO_REFERENCE
 SHOWN_ROWS = 5
 SHOWN_COLUMNS = 5  # more of them are written below each other
 SHOWN_CELL_CHARS = 120
-# C0 and C1 controls without newline and tab, marks that turn the direction of text, lone surrogates.
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -46,12 +44,6 @@ class Outcome:
         """The kind of fault: of the endpoint, the database or the judge; empty for none. No reference is no fault."""
         unscored = self.reward.unscored if self.reward else ""
         return self.fault_kind or (unscored if unscored != NO_REFERENCE else "")
-
-
-def clean(text: str) -> str:
-    r"""Text that is safe to print: a control character becomes its escape, ESC is \x1b."""
-    text = text.replace("\r\n", "\n")
-    return CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", text)
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from foundation.errors import RunError, UserError, did_you_mean
+from foundation.weights import Precision
 from sql_agent.api.calls import INTERRUPTED, Done, run_job, settings, with_keys
 from sql_agent.api.given import tool_sources
 from sql_agent.api.rewards import RewardFunction, term_of
@@ -172,8 +173,6 @@ def export(source: Run | str | Path, out: str | Path, *, dtype: str = "auto", qu
 
     Raises UserError, RunError.
     """
-    from sql_agent.commands.export import Precision
-
     if dtype not in (allowed := get_args(Precision)):
         raise UserError(f"dtype = {dtype!r}: must be {', '.join(allowed)}{did_you_mean(dtype, allowed)}")
     target = Path(out).expanduser().absolute()

@@ -197,7 +197,7 @@ def evaluate_rewards(
     **columns: Any,
 ) -> RewardStats:
     """Measure a reward function on completions. None counts as unscored and is in no figure. Raises UserError."""
-    from sql_agent.evaluation.stats import estimate
+    from foundation.stats import estimate
 
     function = create_reward(function) if isinstance(function, str) else function
     truth_columns = {} if truths is None else dict.fromkeys(TRUTH_KEYS, list(truths))

@@ -82,7 +82,7 @@ class Run:
     @property
     def report(self) -> Path:
         """The page of the run, made anew. Raises UserError."""
-        from sql_agent.commands.report import write_report
+        from sql_agent.run_report.file import write_report
 
         return write_report(self.folder)
 

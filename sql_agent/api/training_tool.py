@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from foundation.errors import RunError, UserError
 from foundation.files import whole_lines
+from foundation.gpus import gpu_count
 from sql_agent.api import jobs
 from sql_agent.api.rewards import PASS, create_reward, register_reward_function
 from sql_agent.api.runs import Run
@@ -187,7 +188,6 @@ class RLTrainingTool:
 
     def _evaluate(self, request: Request) -> dict[str, Any]:
         from sql_agent.evaluation.folder import TRIALS
-        from sql_agent.serving.models import gpu_count
 
         name = request.model_path or request.model_name
         split = request.dataset or request.split or "test"

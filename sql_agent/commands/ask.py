@@ -20,16 +20,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from foundation import run_folder
+from foundation import gpus, run_folder
 from foundation.command import with_flags
-from foundation.console import Heartbeat, log_warnings, notes, tell
+from foundation.console import Heartbeat, clean, log_warnings, notes, tell
 from foundation.errors import UserError
 from foundation.files import read_object
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
 from sql_agent.agent.toolset import databases_of
-from sql_agent.agent.view import Outcome, as_json, clean, show, summary_line
+from sql_agent.agent.view import Outcome, as_json, show, summary_line
 from sql_agent.config import (
     AgentTree,
     TrainConfig,
@@ -111,7 +111,7 @@ def own_server(config: TrainConfig) -> Iterator[Server]:
         folder = trained_tiny_policy(config.trainer.runs) or models.model_folder(config.model, tiny=True)
     assert folder is not None
     notes.print(f"model {folder}", markup=False)
-    device = "CPU" if models.on_cpu(config.trainer.device) else "GPU"
+    device = "CPU" if gpus.on_cpu(config.trainer.device) else "GPU"
     starting = f"starting vLLM with {folder.name} on the {device}"
     with notes.status(starting) as status, Heartbeat(notes, lambda: starting):
 
@@ -249,7 +249,9 @@ def talk(flags: ChatFlags) -> None:
 def talk_with(flags: ChatFlags) -> None:
     """The conversation. Raises UserError, LLMFault."""
     config = composed(flags)
-    chat(agent_config(config, flags.agent), answering(config, flags), flags.db_id)
+    agent = agent_config(config, flags.agent)
+    ensure_databases(agent)
+    chat(agent, answering(config, flags), flags.db_id)
 
 
 def composed(flags: ChatFlags) -> TrainConfig:

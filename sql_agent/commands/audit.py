@@ -18,10 +18,9 @@ import typer
 
 from agl_plugin.audit.schema import audit_file, opened
 from foundation import run_folder
-from foundation.console import quiet
+from foundation.console import clean, quiet
 from foundation.environment import prepare_environment
 from foundation.errors import UserError
-from sql_agent.agent.view import clean
 from sql_agent.run_audit import search
 from sql_agent.run_audit.chain import Chain, short
 

@@ -21,7 +21,7 @@ from sql_agent.config import COMMAND, ROOT, build_config, load_recipe, recipe_pa
 from sql_agent.evaluation.folder import PLAN, RESULTS, TABLES
 from sql_agent.evaluation.plan import SPLITS
 from sql_agent.evaluation.results import EvalReport
-from sql_agent.run_report.line import report_line
+from sql_agent.run_report.file import report_line
 from sql_agent.serving.models import model_folder
 
 RUN_LINE, EVALUATION = "run: ", "evaluation"

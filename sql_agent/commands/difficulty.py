@@ -13,11 +13,11 @@ import typer
 
 from foundation.errors import UserError
 from foundation.files import whole_lines, write_lines
+from foundation.stats import best_of
 from sql_agent.config import COMMAND
 from sql_agent.curation.rows import check_out, read_rows, write_dropped, write_rows
 from sql_agent.evaluation.folder import PLAN, TRIALS, read_plan
 from sql_agent.evaluation.measures import samples_of
-from sql_agent.evaluation.stats import best_of
 from sql_agent.records import TrialRecord
 
 LEAST_DIFFERENCE = 1e-6

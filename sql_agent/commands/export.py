@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -23,7 +23,7 @@ from foundation.chat_template import write_defaults
 from foundation.console import log_warnings
 from foundation.errors import UserError
 from foundation.files import read_object
-from foundation.weights import share
+from foundation.weights import Precision, share
 from sql_agent.agent.toolset import SQL
 from sql_agent.config import DatabaseConfig, database_place
 from sql_agent.serving.checkpoint_model import NOT_THE_MODELS, TEXT_FILES, checkpoint_model, text_folder
@@ -66,7 +66,6 @@ NO_EVALUATION = "No held-out evaluation was given (`agentgrpo export --evaluatio
 PROBE_TOKENS = 64
 # Largest share of the largest logit that the precision may change: float32 leaves room for merging an adapter.
 LARGEST_GAP = {"float32": 1e-4, "bfloat16": 0.1, "float16": 0.02}
-Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)

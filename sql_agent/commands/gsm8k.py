@@ -11,7 +11,7 @@ from typing import Annotated
 from rich.console import Console
 from typer import Option
 
-from foundation import console, run_folder
+from foundation import console, gpus, run_folder
 from foundation.command import with_flags
 from foundation.console import log_warnings
 from foundation.errors import UserError
@@ -23,8 +23,7 @@ from sql_agent.config import TrainConfig, build_config, command_tree, commands, 
 from sql_agent.data.dataset import load_questions
 from sql_agent.data.named import question_file
 from sql_agent.local.job import run_local
-from sql_agent.run_report.line import report_line
-from sql_agent.serving import models
+from sql_agent.run_report.file import report_line
 from sql_agent.training import options
 
 NOTE = "run.json"  # beside the epochs: of which run and recipe they are
@@ -63,7 +62,7 @@ class Flags:
 
 def resolve_config(flags: Flags) -> TrainConfig:
     """defaults < recipe < flags < --set. Raises UserError."""
-    cpu = not models.gpu_count()
+    cpu = not gpus.gpu_count()
     recipe = flags.recipe or (TINY_RECIPE if cpu and not flags.model else RECIPE)
     file = str(_questions(flags, recipe))
     keys = {"model.path": flags.model} if flags.model else {}

@@ -25,12 +25,11 @@ from rich.table import Table
 from foundation.command import given
 from foundation.console import notes
 from foundation.errors import UserError
-from foundation.files import write_json, write_lines
+from foundation.files import fingerprint, write_json, write_lines
 from sql_agent.agent.grading import scoring_of
 from sql_agent.config import HOME, RewardConfig, build_config, command_tree, load_recipe
 from sql_agent.config.commands import JUDGE
 from sql_agent.data.build import build_bundled
-from sql_agent.data.dataset import fingerprint
 from sql_agent.judge_audit.figures import SECONDS, Measured, figures, value_of
 from sql_agent.judge_audit.hacks import attempts
 from sql_agent.judge_audit.items import BUNDLED_ITEMS, REWRITINGS, JudgedItem, Rewriting, load_items, rewrite

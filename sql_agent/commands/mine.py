@@ -20,6 +20,7 @@ from foundation import run_folder
 from foundation.console import Heartbeat
 from foundation.errors import UserError
 from foundation.files import read_object
+from foundation.gpus import gpu_count
 from reward_client import needed_endpoints
 from sql_agent.commands import demo
 from sql_agent.commands.demo import RUN_LINE
@@ -30,8 +31,8 @@ from sql_agent.mining.questions import SIZES, Mined, mine_questions
 from sql_agent.mining.recipe import ABOUT_SPLITS, told_drops, write_recipe
 from sql_agent.mining.schema import Schema, config_of, read_schema
 from sql_agent.mining.state import DUCKDB, PHRASED, RUNS, Settled, State, begin, begin_training, forget, name_of, save
-from sql_agent.run_report.line import report_line
-from sql_agent.serving.models import GPU_MODEL, gpu_count
+from sql_agent.run_report.file import report_line
+from sql_agent.serving.models import GPU_MODEL
 
 HELD_OUT = ("test", "test_wordings", "test_tables")
 LEAST_QUESTIONS = {"train": 24, "val": 4, "test": 8}

@@ -23,9 +23,9 @@ from sql_agent.config.commands import OPTIMIZE
 from sql_agent.config.paths import existing_file
 from sql_agent.data.dataset import load_questions
 from sql_agent.errors import LLMFault
+from sql_agent.evaluation.prompt_trials import BEST, PromptTrials
 from sql_agent.evaluation.targets import look_at, running, settings_for
 from sql_agent.evaluation.trials import draw
-from sql_agent.prompt_trials import BEST, PromptTrials
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_judge
 from sql_agent.training.questions import check_gradable

@@ -13,27 +13,13 @@ from typing import Annotated
 import typer
 
 from foundation.errors import UserError
-from foundation.files import write_text
 from foundation.http_gate import Traffic, checked_token
 from foundation.http_server import run
 from foundation.net import bind, http_address, is_own_host
-from sql_agent.run_report.folder import read_run
+from sql_agent.run_report.file import write_report
 
-REPORT, PLOTS = "report.html", "plots"
 TOKEN_NAME = "REPORT_TOKEN"
 PORT, DRAIN_S = 8090, 5
-
-
-def write_report(folder: Path, *, evaluation: Path | None = None) -> Path:
-    """Write report.html and plots/*.png into the run folder, and return the page. Raises UserError, OSError."""
-    from sql_agent.run_report import page as pages  # matplotlib and the rest take two seconds
-
-    run = read_run(folder, evaluation=evaluation)
-    page = pages.build(run)
-    pngs = pages.write_pngs(page, folder / PLOTS)
-    text = pages.render(page, pngs=[f"{PLOTS}/{png.name}" for png in pngs])
-    write_text(folder / REPORT, text)
-    return folder / REPORT
 
 
 def report(

@@ -26,6 +26,7 @@ from foundation.net import bind, http_address
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import agent_config, build_config, command_tree, load_recipe, recipe_path
 from sql_agent.config.commands import SERVE, SERVE_AGENT
+from sql_agent.data.bundled import ensure_databases
 from sql_agent.errors import LLMFault
 from sql_agent.evaluation.targets import Target, look_at, model_folder, running, settings_for
 from sql_agent.serving.agent_answer import Answerer
@@ -133,7 +134,9 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
     token = checked_token(os.environ.get(TOKEN_NAME, ""), host=host, variable=TOKEN_NAME)
     with_page = _paged() if page else None
     listener, traffic = bind(host, port), Traffic()
-    with EpisodeRunner(agent_config(target.config, agent)) as runner, ExitStack() as stack:
+    config = agent_config(target.config, agent)
+    ensure_databases(config)
+    with EpisodeRunner(config) as runner, ExitStack() as stack:
         check_runner(runner, db_id)
         tell("starting the model" if target.llm is None else f"model {target.text}")
         with running(target, tell=tell) as model:

@@ -15,7 +15,7 @@ from foundation.console import log_warnings
 from foundation.environment import prepare_environment
 from foundation.preloaded import Preloaded
 from sql_agent.config import TrainConfig
-from sql_agent.run_report.line import report_line
+from sql_agent.run_report.file import report_line
 from sql_agent.training.options import Backend, Flags, resolve_config
 
 

@@ -9,7 +9,7 @@ from foundation import console
 from foundation.command import with_flags
 from foundation.console import log_warnings
 from sql_agent.config import COMMAND
-from sql_agent.run_report.line import report_line
+from sql_agent.run_report.file import report_line
 from sql_agent.tuning.job import run_tuning
 from sql_agent.tuning.options import DpoFlags, Flags, Method, SftFlags, resolve_config
 

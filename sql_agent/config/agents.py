@@ -16,19 +16,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from foundation.errors import did_you_mean
+from foundation.rollout_keys import DEFAULT_AGENT
 
 SECTIONS = ("agent", "reward", "database", "python")
 SHARED = ("judge", "reward_model")  # of the section reward: one account, one budget, one grading of groups
-DEFAULT = "default"  # what rows without an agent are called in figures
 NAME = re.compile(r"[A-Za-z][\w-]*")
 
 
 def check_agent_tree(name: str, tree: dict[str, Any]) -> None:
     """Raise ValueError for a name or a section that an agent cannot have."""
-    if not NAME.fullmatch(name) or name == DEFAULT:
+    if not NAME.fullmatch(name) or name == DEFAULT_AGENT:
         raise ValueError(
             f"agents.{name}: an agent's name must be of letters, digits, '_' and '-', begin with a letter, and not be "
-            f"{DEFAULT!r}, as rows without an agent are called. Rename it"
+            f"{DEFAULT_AGENT!r}, as rows without an agent are called. Rename it"
         )
     for section, values in tree.items():
         if section not in SECTIONS or not isinstance(values, dict):

@@ -41,7 +41,7 @@ def frequent(power: int) -> list[str]:
 
 
 @functools.cache
-def _all() -> float:
+def _log_total() -> float:
     """How often any word is written, as a power of two."""
     return math.log2(sum(2.0**power for power in _powers().values()))
 
@@ -53,7 +53,11 @@ def likelihood(text: str) -> float:
     for end in range(1, len(text) + 1):
         words = ((start, text[start:end]) for start in range(max(0, end - LONGEST), end))
         best.append(
-            max(best[at] + _powers().get(word, 0) - _all() for at, word in words if len(word) == 1 or word in _powers())
+            max(
+                best[at] + _powers().get(word, 0) - _log_total()
+                for at, word in words
+                if len(word) == 1 or word in _powers()
+            )
         )
     return best[-1]
 

@@ -388,11 +388,11 @@ def _is_transcript(text: str) -> bool:
 def _turns(text: str) -> list[re.Match[str]]:
     """Where somebody begins to speak; a user by the word that the first is called, as others stand in their texts."""
     marks = list(MARKED.finditer(text))
-    asks = next((who for who in map(_who, marks) if who in ASKERS), "")
-    return [mark for mark in marks if _who(mark) == asks or _who(mark) not in ASKERS]
+    asks = next((name for name in map(_speaker, marks) if name in ASKERS), "")
+    return [mark for mark in marks if _speaker(mark) == asks or _speaker(mark) not in ASKERS]
 
 
-def _who(mark: re.Match[str]) -> str:
+def _speaker(mark: re.Match[str]) -> str:
     return (mark[1] or mark[2]).lower()
 
 
@@ -400,7 +400,7 @@ def _marked(text: str) -> list[str]:
     """A text in which roles stand at the beginning of lines (Anthropic's HH, transcripts) or as tokens of a model."""
     marks = _turns(text)
     ends = [*(mark.start() for mark in marks[1:]), len(text)]
-    return [ENDED.sub("", text[m.end() : end]) for m, end in zip(marks, ends, strict=True) if _who(m) in ASKERS]
+    return [ENDED.sub("", text[m.end() : end]) for m, end in zip(marks, ends, strict=True) if _speaker(m) in ASKERS]
 
 
 def _behind_blanks(text: str, at: int) -> int:

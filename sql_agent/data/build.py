@@ -22,9 +22,9 @@ from rich.table import Table
 
 from foundation.console import Heartbeat
 from foundation.errors import UserError
-from foundation.files import read_object, refuse_input, write_json
+from foundation.files import fingerprint, read_object, refuse_input, write_json
 from sql_agent.data.build_database import build_database
-from sql_agent.data.dataset import SHOWN_ROWS, BadRow, fingerprint, write_parquet
+from sql_agent.data.dataset import SHOWN_ROWS, BadRow, write_parquet
 from sql_agent.data.import_raw import Imported, import_raw, write_splits
 from sql_agent.data.public import LAYOUTS, read_public, write_public
 from sql_agent.data.questions import make_entity_questions, make_questions, write_raw

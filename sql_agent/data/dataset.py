@@ -10,7 +10,6 @@ Not covered: splitting and the repair of raw files, see `sql_agent.data.import_r
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import logging
 import re
@@ -25,7 +24,7 @@ from pydantic import ValidationError
 from rapidfuzz import fuzz, process
 
 from foundation.errors import UserError
-from foundation.files import BadLine, atomic_path, decode_line, numbered_lines
+from foundation.files import BadLine, atomic_path, decode_line, fingerprint, numbered_lines
 from sql_agent.config.data import QUESTION_FILES, FileConfig
 from sql_agent.config.paths import data_path, existing_file
 from sql_agent.records import Question
@@ -163,12 +162,6 @@ def to_row(question: Question) -> dict[str, str]:
     for name in NESTED:
         row[name] = json.dumps(row[name], ensure_ascii=False, default=str)
     return row
-
-
-def fingerprint(path: str | Path) -> str:
-    """The first 16 hex digits of the file's SHA-256. Raises UserError when there is no such file."""
-    with existing_file(path).open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
 
 
 def _read_jsonl(path: Path) -> list[tuple[int, Any]]:

@@ -27,9 +27,9 @@ from inspect_ai.scorer import Score
 from inspect_ai.tool import ToolCall
 
 from foundation.grouping import grouped
+from foundation.stats import Estimate
 from sql_agent.evaluation.measures import MEASURES, is_played
 from sql_agent.evaluation.results import EvalReport
-from sql_agent.evaluation.stats import Estimate
 from sql_agent.records import TrialRecord
 
 Prompts = Mapping[str, str]  # db_id -> the system prompt of its questions

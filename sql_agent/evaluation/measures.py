@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
 from foundation.grouping import grouped
-from sql_agent.config.agents import DEFAULT
+from foundation.rollout_keys import DEFAULT_AGENT
+from foundation.stats import Difference, Estimate, best_of, difference, estimate, quantiles, worst_of
 from sql_agent.evaluation.results import Figures, OfK, TaskFigures
-from sql_agent.evaluation.stats import Difference, Estimate, best_of, difference, estimate, quantiles, worst_of
 from sql_agent.records import TrialRecord
 
 Grouped = Mapping[str, Sequence[TrialRecord]]
@@ -115,7 +115,7 @@ def by_task(records: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
 
 def by_agent(records: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
     """The records of each agent; {} where no row names one."""
-    groups = grouped(records, lambda record: record.agent or DEFAULT)
+    groups = grouped(records, lambda record: record.agent or DEFAULT_AGENT)
     return dict(sorted(groups.items())) if any(record.agent for record in records) else {}
 
 

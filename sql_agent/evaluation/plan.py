@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from foundation.errors import UserError
+from foundation.files import fingerprint
 from foundation.grouping import grouped
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
@@ -21,7 +22,7 @@ from sql_agent.config.commands import EVALUATE
 from sql_agent.config.data import QUESTION_FILES
 from sql_agent.data.bundled import SPLITS as BUNDLED
 from sql_agent.data.bundled import ensure_bundled
-from sql_agent.data.dataset import fingerprint, load_files
+from sql_agent.data.dataset import load_files
 from sql_agent.evaluation.measures import by_agent, by_task, compare, compare_groups, summarize
 from sql_agent.evaluation.results import Counts, EvalReport
 from sql_agent.evaluation.targets import Target, label, look_at, settings_for

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic.dataclasses import dataclass
 
 from foundation.files import write_json
-from sql_agent.evaluation.stats import Difference, Estimate, Quantiles
+from foundation.stats import Difference, Estimate, Quantiles
 from sql_agent.records import Record
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from foundation import run_folder
+from foundation import gpus, run_folder
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.config import (
@@ -88,7 +88,7 @@ def settings_for(targets: Iterable[str]) -> dict[str, Any]:
         if (path := _path(text)) and _is_run(path):
             tree = checkpoints.run_config(checkpoints.own_checkpoint(path, option=text))
             return {section: tree[section] for section in BROUGHT if section in tree}
-    return load_recipe(TINY_RECIPE) if "" in texts and models.gpu_count() == 0 else {}
+    return load_recipe(TINY_RECIPE) if "" in texts and gpus.gpu_count() == 0 else {}
 
 
 def _path(text: str) -> Path | None:
@@ -113,7 +113,7 @@ def look_at(text: str, config: TrainConfig, *, option: str) -> Target:
     if path is not None and _is_run(path):
         step = checkpoints.own_checkpoint(path, option=f"{option} {text}")
         return Target(option, "checkpoint", str(step), _as_trained(step, config))
-    if path is None and not config.model.path and models.gpu_count() == 0:
+    if path is None and not config.model.path and gpus.gpu_count() == 0:
         return Target(option, "tiny", "", resolve_system_prompt(config, tiny=True))
     config = config.but(model={"path": text or config.model.path})
     try:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
+from foundation.stats import Difference, Estimate
 from sql_agent.evaluation.measures import BY_TASK, OF_K, OF_SQL, PART, TESTED
 from sql_agent.evaluation.results import EvalReport, Figures, TaskFigures
-from sql_agent.evaluation.stats import Difference, Estimate
 
 Cell = str | Estimate
 Row = tuple[Cell, ...]

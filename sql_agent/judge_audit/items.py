@@ -18,10 +18,10 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from foundation.errors import UserError
 from foundation.files import decode_line, numbered_lines
-from sql_agent.config import ROOT
+from sql_agent.data.bundled import DATA
 from sql_agent.records import Record
 
-BUNDLED_ITEMS = ROOT / "sql_agent" / "data" / "judge_items.jsonl"
+BUNDLED_ITEMS = DATA / "judge_items.jsonl"
 HONEST_KINDS = (
     *("good", "partial", "wrong", "paraphrase", "reordered", "unattributed", "honest"),
     *("correct", "incorrect", "incomplete", "fair"),  # as others call them

@@ -25,14 +25,14 @@ from typing import Any
 from aiohttp import web
 from jinja2 import TemplateError
 
-from agl_plugin.proxy.answers import as_stream
 from agl_plugin.update import rows
 from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed, allowed
-from foundation.http_local import application, listening, refusal
+from foundation.chat_template import plain_message
+from foundation.errors import Unusable
+from foundation.http_local import application, as_stream, listening, refusal
 from foundation.marks import tokenizer_marks
 from sql_agent.agent.endpoint import Drawn, LLMEndpoint
-from sql_agent.tuning.chats import Unusable, plain_message
 
 MODEL = "policy"
 QUIET_S = 0.02  # without those that stay away, calls that come within this time of each other are answered together

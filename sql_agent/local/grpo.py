@@ -26,13 +26,13 @@ from agl_plugin.update.prepare import needs_pass, prepare, result
 from agl_plugin.update.rows import Limits
 from agl_plugin.update.rules import PLAN, Plan, parts
 from agl_plugin.update.telling import Telling
+from foundation.processes import Stop
 from sql_agent.local.notes import Notes
 from sql_agent.local.policy import Policy
 from sql_agent.local.rollouts import Player
 from sql_agent.local.sampling import Sampler
 from sql_agent.records import Question
 from sql_agent.training.job import GrpoPlan
-from sql_agent.tuning.watch import Stop
 
 
 @dataclass(frozen=True)

@@ -55,13 +55,13 @@ def _fit(plan: GrpoPlan) -> None:
     import torch
 
     from agl_plugin.update.composed import verl_config
+    from foundation.processes import Stop
     from sql_agent.local.endpoint import PolicyEndpoint
     from sql_agent.local.grpo import Run, train
     from sql_agent.local.notes import Notes
     from sql_agent.local.policy import Policy
     from sql_agent.local.rollouts import Player
     from sql_agent.local.sampling import Sampler
-    from sql_agent.tuning.watch import Stop
 
     config, rollout = plan.config, plan.config.rollout
     keep_freed_memory()

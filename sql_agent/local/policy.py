@@ -26,13 +26,14 @@ from agl_plugin.update.rules import parts
 from agl_plugin.update.teacher import is_address, teacher_log_probs
 from agl_plugin.update.token_scores import response_scores
 from foundation import run_folder
+from foundation.chat_template import pad_id_of
 from foundation.errors import RunError
 from foundation.files import write_json, write_text
 from foundation.weights import share
 from sql_agent.config import TrainConfig
 from sql_agent.local.arguments import MAKER
 from sql_agent.serving.checkpoint_model import TRL_STATE
-from sql_agent.tuning.models import load_model, lora_of, pad_id_of
+from sql_agent.training.models import load_model, lora_of
 
 OPTIMIZER, SCHEDULE = "optimizer.pt", "scheduler.pt"
 

@@ -26,11 +26,11 @@ from transformers.generation.stopping_criteria import StoppingCriteria, Stopping
 
 from agl_plugin.cpu.sampling import looked_up
 from agl_plugin.update.rows import NAN
+from foundation.chat_template import pad_id_of
 from foundation.grouping import grouped
 from foundation.seeds import uniform
 from sql_agent.agent.endpoint import Drawn
 from sql_agent.local.endpoint import Call, Generated
-from sql_agent.tuning.models import pad_id_of
 
 
 class Sampler:

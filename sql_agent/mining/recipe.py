@@ -15,7 +15,6 @@ from typing import Any
 
 from foundation.files import write_lines, write_text
 from sql_agent.config import TITLES, DatabaseConfig, load_recipe, merge
-from sql_agent.data.dataset import COLUMNS
 from sql_agent.mining.questions import Mined, side_of
 from sql_agent.mining.schema import Column, Schema, Table
 from sql_agent.mining.state import PROMPT, SCHEMA, SHORT_PROMPT, Settled
@@ -57,8 +56,7 @@ def write_recipe(folder: Path, schema: Schema, mined: Mined, settled: Settled, *
     """Write everything. The questions' files are read again by every later stage."""
     write_text(folder / SCHEMA, schema.model_dump_json(indent=1))
     for name, questions in mined.splits.items():
-        rows = [question.model_dump(exclude_defaults=True) for question in questions]
-        write_lines(folder / f"{name}.jsonl", [{k: row[k] for k in COLUMNS if k in row} for row in rows])
+        write_lines(folder / f"{name}.jsonl", (question.model_dump(exclude_defaults=True) for question in questions))
     write_text(folder / PROMPT, long_prompt(schema, settled))
     names = ("、" if settled.language == "zh" else ", ").join(table.name for table in schema.tables)
     write_text(folder / SHORT_PROMPT, SHORT[settled.language].format(tables=names))

@@ -13,7 +13,7 @@ from typing import Any
 from agl_plugin.audit.schema import opened
 from foundation import run_folder
 from foundation.errors import UserError
-from sql_agent.config.agents import DEFAULT
+from foundation.rollout_keys import DEFAULT_AGENT
 
 Row = dict[str, Any]
 ANY = "any"
@@ -55,7 +55,7 @@ def values_of(**conditions: Any) -> Row:
     values = {name: value for name, value in conditions.items() if value not in (None, "") and value is not False}
     if values.get("unscored") == ANY:
         values["any_reason"] = values.pop("unscored")
-    if values.get("agent") == DEFAULT:
+    if values.get("agent") == DEFAULT_AGENT:
         values["agent"] = ""
     return values
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from sql_agent.config.agents import DEFAULT
+from foundation.rollout_keys import DEFAULT_AGENT
+from foundation.stats import Estimate, estimate
 from sql_agent.evaluation.measures import OF_SQL
 from sql_agent.evaluation.results import EvalReport, Figures, TaskFigures
-from sql_agent.evaluation.stats import Estimate, estimate
 from sql_agent.run_report.cases import compared, sides
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.measures import validations
@@ -94,7 +94,7 @@ def _validated(run: RunData) -> list[Headline]:
 
 def _validation(run: RunData, agent: str | None) -> Headline | None:
     points = validations(run, agent)
-    title = "validation" if agent is None else f"validation: {agent or DEFAULT}"
+    title = "validation" if agent is None else f"validation: {agent or DEFAULT_AGENT}"
     if not points:
         return None
     step, after = points[-1]

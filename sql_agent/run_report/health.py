@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.measures import Series, Unit, over_steps
 from sql_agent.run_report.plain import cut, number, tree
-from sql_agent.training.health_rules import LIMITS, watched
+from sql_agent.training.health_rules import LIMITS, measure_of
 
 MOST_OTHERS, MOST_WARNINGS, WARNING_CHARS = 12, 20, 400
 
@@ -80,7 +80,7 @@ def health(run: RunData) -> list[Series]:
 def _limits(run: RunData) -> dict[str, tuple[float | None, bool]]:
     """Metric -> the run's limit, and whether above it is bad. A limit of 0 is none."""
     configured = tree(run.config.get("health"))
-    limits = [(number(configured.get(key)) or None, *watched(key)) for key in LIMITS]
+    limits = [(number(configured.get(key)) or None, *measure_of(key)) for key in LIMITS]
     return {f"health/{name}": (limit, above) for limit, name, above in limits}
 
 

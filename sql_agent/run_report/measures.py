@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from sql_agent.evaluation.stats import Estimate, estimate
+from foundation.stats import Estimate, estimate
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.plain import Tree
 

@@ -18,10 +18,10 @@ import pygments
 from markupsafe import Markup
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import SqlLexer
+from scipy.stats import binomtest
 
-from agl_plugin.run.curriculum import POOLS
-from sql_agent.agent.view import clean
-from sql_agent.judge_audit.metrics import rate
+from foundation.console import clean
+from foundation.rollout_keys import POOLS
 from sql_agent.run_report import cases, facts, health, measures, plots
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.headline import Headline, headlines, measure_rows
@@ -129,10 +129,11 @@ def _pools(run: RunData) -> Chart | None:
     counts = ", ".join(f"{pool.title} {pool.shown(pool.values[-1])}" for pool in pools)
     about = f"Questions by how often their rollouts solved them. After step {pools[0].steps[-1]}: {counts}."
     for row in run.rows("probe"):
-        flat = rate(int(row["probe/flat"]), int(row["probe/groups"]))
-        if flat.low is not None and flat.high is not None:
-            about += f" Played before the first step: {flat.count} of {flat.n} groups were flat, which forecasts"
-            about += f" {100 * flat.low:.0f} to {100 * flat.high:.0f} % of those to come, while the policy is the same."
+        flat, groups = int(row["probe/flat"]), int(row["probe/groups"])
+        if groups:
+            low, high = binomtest(flat, groups).proportion_ci(method="wilson")
+            about += f" Played before the first step: {flat} of {groups} groups were flat, which forecasts"
+            about += f" {100 * low:.0f} to {100 * high:.0f} % of those to come, while the policy is the same."
     visited = pools[1:]
     return Chart("pools", "Pools of questions", about, _legend(visited), plots.parts(visited), *by_step(pools))
 

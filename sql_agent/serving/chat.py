@@ -15,14 +15,14 @@ from contextlib import AbstractContextManager
 from rich.console import Console
 from rich.text import Text
 
+from foundation.console import clean
 from foundation.errors import Interrupted, UserError
 from foundation.files import writable
 from sql_agent.agent.conversation import Conversation, Stopped
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.agent.view import clean, show_calls
+from sql_agent.agent.view import show_calls
 from sql_agent.config import AgentTree
-from sql_agent.data.bundled import ensure_databases
 from sql_agent.errors import Fault, LLMFault
 from sql_agent.serving.endpoint import explain_fault
 
@@ -36,7 +36,6 @@ HELP = """/sql    the calls of tools in the last answer that had any, with their
 
 def check_runner(runner: EpisodeRunner, db_id: str) -> None:
     """Find what cannot work before the first message. Raises UserError."""
-    ensure_databases(runner.config)
     runner.check()
     if (databases := runner.toolset.databases) and (problem := databases.problem(db_id)):
         raise UserError(f"--db-id: {problem}")

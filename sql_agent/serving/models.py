@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,33 +16,6 @@ PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 TOKENIZERS = ("tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json")  # one of them holds the tokens
 AGAIN = "The model was not saved, copied or downloaded whole: do that again, or name another folder"
 GPU_MODEL = "Qwen/Qwen3-0.6B"
-
-
-def gpu_count() -> int:
-    """How many NVIDIA GPUs a driver answers for; 0 without one."""
-    return sum(line.startswith("GPU ") for line in _driver("-L"))
-
-
-def on_cpu(device: str) -> bool:
-    """Whether `trainer.device` means the CPU of this machine."""
-    return device == "cpu" or (device == "auto" and not gpu_count())
-
-
-def gpu_memory_gb() -> float:
-    """Memory of the smallest GPU, in GB (1e9 bytes); 0 without a driver."""
-    lines = _driver("--query-gpu=memory.total", "--format=csv,noheader,nounits")
-    return min((int(line) for line in lines if line.strip().isdigit()), default=0) * 2**20 / 1e9
-
-
-def _driver(*arguments: str) -> list[str]:
-    """The lines that NVIDIA's driver answers with; [] where there is none."""
-    if not shutil.which("nvidia-smi"):
-        return []
-    try:
-        answer = subprocess.run(["nvidia-smi", *arguments], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return answer.stdout.splitlines()
 
 
 def model_folder(model: ModelConfig, *, tiny: bool) -> Path:

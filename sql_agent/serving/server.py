@@ -26,12 +26,13 @@ from agl_plugin.patches.install import wrong_versions
 from foundation.chat_template import read_template, with_defaults
 from foundation.environment import COMMON_ENV, CPU_ENV, FIXED_ENV
 from foundation.errors import UserError
+from foundation.gpus import on_cpu
 from foundation.marks import model_marks
 from foundation.net import free_port
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.config import RolloutConfig, TrainConfig
 from sql_agent.errors import LLMFault
-from sql_agent.serving.models import language_model, on_cpu
+from sql_agent.serving.models import language_model
 
 LOOK_EVERY_S = 0.2
 START_TIMEOUT_S = 900.0

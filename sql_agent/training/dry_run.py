@@ -22,6 +22,7 @@ from typing import Any
 from rich.console import Console
 
 from foundation.errors import UserError
+from foundation.gpus import gpu_count
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
@@ -30,7 +31,7 @@ from sql_agent.errors import Fault
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_judge, offline_kinds, useless_queries
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.serving.models import check_model_folder, check_model_name, gpu_count
+from sql_agent.serving.models import check_model_folder, check_model_name
 from sql_agent.testing.server import chat_reply, openai_server
 from sql_agent.training import preflight
 from sql_agent.training.external_store import look_for_store

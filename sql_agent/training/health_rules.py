@@ -40,7 +40,7 @@ LIMITS = {
 LONGER = {"kl": "kl_to_start", "answer_chars": "answer_chars_mean"}  # metrics that are not called as their limit
 
 
-def watched(key: str) -> tuple[str, bool]:
+def measure_of(key: str) -> tuple[str, bool]:
     """The measure that a key of LIMITS is for, and whether above is bad. Its metric is health/<measure>."""
     name, _, bound = key.rpartition("_")
     return LONGER.get(name, name), bound == "max"
@@ -53,7 +53,7 @@ def watches_of(config: HealthConfig, *, with_tools: Iterable[str] = ("",)) -> li
     """
     watches = []
     for key, advice in LIMITS.items():
-        limit, (name, above) = getattr(config, key), watched(key)
+        limit, (name, above) = getattr(config, key), measure_of(key)
         agents = with_tools if key == TOOL_CALLS else [""]
         metrics = [f"health/{name}/{agent}" if agent else f"health/{name}" for agent in agents if limit]
         watches += [Watch(metric=m, key=f"health.{key}", limit=limit, above=above, advice=advice) for m in metrics]

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from foundation.gpus import gpu_memory_gb
 from sql_agent.config import ROOT, ModelConfig, OptimConfig, RolloutConfig, TrainerConfig, resolve_path
-from sql_agent.serving.models import GPU_MODEL, gpu_memory_gb, language_model
+from sql_agent.serving.models import GPU_MODEL, language_model
 from sql_agent.tiny_policy.sources import fingerprint
 from sql_agent.tiny_policy.task import load_task
 

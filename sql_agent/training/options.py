@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from foundation import gpus
 from foundation.command import LATEST
 from foundation.errors import UserError
 from sql_agent.config import (
@@ -24,7 +25,6 @@ from sql_agent.config import (
     nested,
     resolve_system_prompt,
 )
-from sql_agent.serving import models
 
 logger = logging.getLogger(__name__)
 DEFAULT_LORA_RANK = 32
@@ -132,7 +132,7 @@ def device_of(tree: dict[str, Any]) -> str:
     device = tree.get("trainer", {}).get("device", "auto")
     if device != "auto":
         return device
-    return "cuda" if models.gpu_count() else "cpu"
+    return "cuda" if gpus.gpu_count() else "cpu"
 
 
 def configured(tree: dict[str, Any], *, recipe: str, lora: bool = False) -> TrainConfig:

@@ -18,6 +18,7 @@ from agl_plugin.patches.install import wrong_versions
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import size_text
+from foundation.gpus import gpu_count
 from foundation.net import bind, free_port
 from foundation.store_token import check_host
 from foundation.weights import damage_in
@@ -34,7 +35,7 @@ from sql_agent.config import (
 )
 from sql_agent.config.losses import is_own
 from sql_agent.serving.checkpoints import find_checkpoint, run_config
-from sql_agent.serving.models import AGAIN, gpu_count, language_model
+from sql_agent.serving.models import AGAIN, language_model
 from sql_agent.training.verl_config import loss_name
 
 COMPARED_ON_RESUME = (

@@ -8,8 +8,8 @@ from contextlib import closing
 from itertools import chain
 
 from foundation.errors import UserError
+from foundation.rollout_keys import DEFAULT_AGENT
 from sql_agent.config import OptimConfig, RolloutConfig, TrainConfig, TrainerConfig
-from sql_agent.config.agents import DEFAULT
 from sql_agent.data.dataset import load_files
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_scorers, needs_answer
@@ -70,8 +70,8 @@ def silent_faults(
         )
     if unseen := sorted({q.agent for q in train} - {q.agent for q in val}):
         yield (
-            f"agent {unseen[0] or DEFAULT}: no validation question is its own, so nothing shows how it does. Name a "
-            "file with such questions in data.val_files"
+            f"agent {unseen[0] or DEFAULT_AGENT}: no validation question is its own, so nothing shows how it does. "
+            "Name a file with such questions in data.val_files"
         )
 
 

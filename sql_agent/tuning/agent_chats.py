@@ -15,14 +15,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from foundation.errors import UserError
+from foundation.chat_template import Message
+from foundation.errors import Unusable, UserError
 from foundation.rollout_keys import RunKeys
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.config import AgentTree
 from sql_agent.records import Question, RolloutRecord
-from sql_agent.tuning.chats import Chat, Message, Unusable, chat_of
+from sql_agent.tuning.chats import Chat, chat_of
 
 
 class AgentChats(AbstractContextManager["AgentChats"]):
@@ -31,7 +32,7 @@ class AgentChats(AbstractContextManager["AgentChats"]):
     def __init__(self, config: AgentTree) -> None:
         self._runner = EpisodeRunner(config)
 
-    def _of(self, agent: str) -> EpisodeRunner:
+    def _runner_of(self, agent: str) -> EpisodeRunner:
         """Raises Unusable for one that [agents] does not name."""
         if agent and agent not in self._runner.config.agents:
             raise Unusable(f"agent {agent!r}, which [agents] does not name")
@@ -61,7 +62,7 @@ class AgentChats(AbstractContextManager["AgentChats"]):
             raise Unusable("calls that are not all of the policy, or not all there")
         question = {"role": "user", "content": record.question}
         group = keys.group or record.question_id
-        runner = self._of(record.agent)
+        runner = self._runner_of(record.agent)
         messages = [*_system(runner, record.db_id), question, *record.messages]
         return chat_of(messages, _specs(runner), group=group, reward=record.reward)
 
@@ -81,7 +82,7 @@ class AgentChats(AbstractContextManager["AgentChats"]):
 
     async def _shown(self, question: Question) -> Chat:
         """How the agent should have answered. Raises Unusable."""
-        runner = self._of(question.agent)
+        runner = self._runner_of(question.agent)
         if not question.answer.strip():
             raise Unusable("no reference answer")
         tool = next((tool for tool in runner.toolset.offered if tool.name == QUERY), None)

@@ -7,20 +7,13 @@ Unusable, with a reason that does not vary with its content.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agl_plugin.update.rows import Call
-from foundation.chat_request import ROLES, text_parts
-from foundation.errors import AgentGRPOError
-
-Message = dict[str, Any]
-
-
-class Unusable(AgentGRPOError):
-    """Why a row cannot be learned from."""
+from foundation.chat_template import Message, plain_message
+from foundation.errors import Unusable
 
 
 @dataclass(frozen=True)
@@ -61,42 +54,3 @@ def in_order_of_calls(messages: list[Message]) -> list[Message]:
         if message["role"] == "tool" and all(turn.get("tool_call_id") in places for turn in ordered[start:]):
             ordered[start:] = sorted(ordered[start:], key=lambda turn: places[turn["tool_call_id"]])
     return ordered
-
-
-def plain_message(message: Any) -> Message:
-    """One message: role, text, and calls as {type, function: {name, arguments: object}}. Raises Unusable."""
-    if not isinstance(message, Mapping) or message.get("role") not in ROLES:
-        raise Unusable(f"a message without a role of {', '.join(ROLES)}")
-    plain: Message = {"role": message["role"], "content": _text(message.get("content"))}
-    calls = message.get("tool_calls") or []
-    if not isinstance(calls, list) or (calls and plain["role"] != "assistant"):
-        raise Unusable("tool_calls is no list, or not of the assistant")
-    if calls:
-        plain["tool_calls"] = [_call(call) for call in calls]
-    if plain["role"] == "tool" and isinstance(message.get("tool_call_id"), str):
-        plain["tool_call_id"] = message["tool_call_id"]
-    return plain
-
-
-def _text(content: Any) -> str:
-    parts = text_parts(content)
-    if parts is None:
-        raise Unusable("a message whose content is not text")
-    return "\n".join(parts)
-
-
-def _call(call: Any) -> Message:
-    """A call in OpenAI's form, or as rollouts have it ({id, name, arguments})."""
-    function = call.get("function", call) if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise Unusable("a tool call without a name")
-    arguments = function.get("arguments")
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments or "{}")
-        except ValueError:
-            raise Unusable("a tool call whose arguments are no JSON") from None
-    if not isinstance(arguments or {}, dict):
-        raise Unusable("a tool call whose arguments are no JSON object")
-    identity = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
-    return {**identity, "type": "function", "function": {"name": function["name"], "arguments": arguments or {}}}

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agl_plugin.update.rows import Call, Limits, Row, rows_of_calls
+from foundation.chat_template import Message
 from foundation.errors import UserError
 from foundation.marks import tokenizer_marks
-from sql_agent.tuning.chats import Chat, Message
+from sql_agent.tuning.chats import Chat
 
 MOST_TOKENS = 1 << 30
 

@@ -18,11 +18,11 @@ from rich.console import Console
 from foundation import console, run_folder
 from foundation.environment import prepare_environment
 from foundation.errors import UserError
+from foundation.files import fingerprint
 from foundation.modules import hidden
 from foundation.processes import keep_freed_memory
 from sql_agent.config import DpoConfig, SftConfig, TrainConfig, TuneConfig
 from sql_agent.data.bundled import ensure_data
-from sql_agent.data.dataset import fingerprint
 from sql_agent.serving.checkpoints import find_checkpoint
 from sql_agent.serving.merged_start import merged_start
 from sql_agent.serving.models import model_folder
@@ -205,9 +205,10 @@ def n_steps(n_rows: int, tune: TuneConfig, *, passes: int) -> int:
 def fit(plan: TunePlan) -> None:
     config = plan.config
     with light_trl(config.logging.trackers):
-        from sql_agent.tuning.models import load_model, lora_of
+        from foundation.processes import Stop
+        from sql_agent.training.models import load_model, lora_of
         from sql_agent.tuning.trainers import trainer_of
-        from sql_agent.tuning.watch import Stop, Watch
+        from sql_agent.tuning.watch import Watch
 
     keep_freed_memory()
     arguments = trl_arguments(config.tune, config.trainer, config.logging, run_dir=plan.run_dir, steps=plan.steps)

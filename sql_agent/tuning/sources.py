@@ -25,7 +25,7 @@ from typing import Any
 
 from agl_plugin.update.rows import Call
 from foundation import run_folder
-from foundation.errors import UserError
+from foundation.errors import Unusable, UserError
 from foundation.files import json_objects
 from sql_agent.config import ROOT, AgentTree, DataConfig, TuneConfig, data_path, resolve_path
 from sql_agent.config.paths import existing_file
@@ -34,7 +34,7 @@ from sql_agent.data.hub import hub_rows, local_copy, rows_of
 from sql_agent.evaluation.folder import TRIALS
 from sql_agent.training.stored import check_tokens, stored_run
 from sql_agent.tuning.agent_chats import AgentChats
-from sql_agent.tuning.chats import Chat, Unusable, chat_of
+from sql_agent.tuning.chats import Chat, chat_of
 
 Row = dict[str, Any]
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")

@@ -29,12 +29,12 @@ from trl.trainer.sft_trainer import SFTTrainer
 from trl.trainer.utils import pad
 
 from agl_plugin.update.resuming import own_settings
+from foundation.chat_template import pad_id_of
 from foundation.files import write_text
 from foundation.run_folder import NOTE, step_folder, steps_of
 from foundation.weights import share
 from sql_agent.config import DpoConfig, TuneConfig
 from sql_agent.tuning.encoding import Encoded
-from sql_agent.tuning.models import pad_id_of
 
 IGNORED = -100  # a label that does not count
 Row = Sequence[list[int]]  # token ids, and 1 where one counts

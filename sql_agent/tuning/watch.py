@@ -7,7 +7,6 @@ lets the step end, and saves it where checkpoints are wanted; a second one ends 
 from __future__ import annotations
 
 import math
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from agl_plugin.update.fingerprint import sampled
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
+from foundation.processes import Stop
 
 # TRL's names -> those of metrics.jsonl.
 NAMES = {
@@ -32,26 +32,6 @@ NAMES = {
     "logps/chosen": "train/log_prob_chosen",
     "logps/rejected": "train/log_prob_rejected",
 }
-
-
-class Stop:
-    """The handler of SIGINT and SIGTERM while steps are made."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __enter__(self) -> Stop:
-        self._before = {number: signal.signal(number, self._on) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _on(self, *_: Any) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
 
 
 class Watch(TrainerCallback):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from sql_agent.serving.models import gpu_count
+from foundation.gpus import gpu_count
 
 
 def need_gpus(n: int) -> None:

@@ -22,9 +22,9 @@ import pytest
 
 from foundation.files import read_lines
 from foundation.net import free_port
+from foundation.stats import difference, estimate
 from sql_agent.config import ROOT
 from sql_agent.data.bundled import ensure_bundled
-from sql_agent.evaluation.stats import difference, estimate
 from tests.smoke.test_serve import AGENTGRPO, served
 
 WORDINGS = ("{name}，{field}请讲一讲。", "手头这份资料里{name}的{field}如何？", "我要{name}的{field}。")

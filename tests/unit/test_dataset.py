@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import UserError
+from foundation.files import fingerprint
 from sql_agent.config.data import FileConfig
-from sql_agent.data.dataset import COLUMNS, fingerprint, load_files, load_questions, to_row, write_parquet
+from sql_agent.data.dataset import COLUMNS, load_files, load_questions, to_row, write_parquet
 from sql_agent.records import Evidence, Question
 
 FULL = Question(
@@ -235,7 +236,7 @@ def test_fingerprint_follows_the_content(tmp_path: Path) -> None:
     prints = [fingerprint(tmp_path / f"{name}.parquet") for name in "abc"]
     assert prints[0] == prints[1] != prints[2]
     assert {len(text) for text in prints} == {16}
-    with pytest.raises(UserError, match="does not exist"):
+    with pytest.raises(UserError, match="cannot be read"):
         fingerprint(tmp_path / "d.parquet")
 
 

@@ -9,6 +9,7 @@ from statistics import fmean
 
 import pytest
 
+from foundation.stats import Difference, Quantiles
 from sql_agent.evaluation.measures import (
     MEASURES,
     OF_SQL,
@@ -22,7 +23,6 @@ from sql_agent.evaluation.measures import (
     summarize,
 )
 from sql_agent.evaluation.results import EvalReport
-from sql_agent.evaluation.stats import Difference, Quantiles
 from sql_agent.evaluation.trials import draw
 from sql_agent.evaluation.view import _rewards, markdown
 from sql_agent.records import QueryResult, Question, SqlCall, ToolCall, TrialRecord

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sql_agent.evaluation.stats import Quantiles, best_of, difference, estimate, quantiles, sign_flip_p, worst_of
+from foundation.stats import Quantiles, best_of, difference, estimate, quantiles, sign_flip_p, worst_of
 
 NUMBERS = st.floats(-100, 100, allow_nan=False, width=32)
 SOME = st.lists(NUMBERS, min_size=1, max_size=12)

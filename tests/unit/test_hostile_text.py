@@ -22,10 +22,10 @@ from foundation.redaction import MASK, keep_secret, redacted
 from sql_agent.api.rewards import STEP, final_answer
 from sql_agent.curation.chats import CODE, read_turns
 from sql_agent.curation.formulas import LINK
+from sql_agent.curation.leaks import query_form
 from sql_agent.curation.logs import MARKED
 from sql_agent.curation.numerals import in_digits
 from sql_agent.curation.private import private
-from sql_agent.curation.queries import query_form
 from sql_agent.environment.server_worker import plain
 from sql_agent.environment.sql_tree import Forbidden, Rules
 from sql_agent.offline_judge.halves import Halves, bare

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from foundation.chat_template import plain_message
 from foundation.marks import FAMILIES, Added, Marks, marks_of, model_marks, tokenizer_marks
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.config import ROOT
 from sql_agent.tiny_policy.build import ensure_tiny_policy
-from sql_agent.tuning.chats import plain_message
 
 PARTS = """
 < | > im_end im_start tool_call / <| |> ｜ [ ] INST [/ TOOL_CALLS endoftext think << s 血压<140 gMASK tool▁sep ! ＜ ＜＜

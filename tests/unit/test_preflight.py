@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 
 from foundation.errors import UserError
 from foundation.files import size_text
+from foundation.gpus import gpu_count
 from sql_agent.config import (
     ModelConfig,
     RolloutConfig,
@@ -263,7 +264,7 @@ def devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, gpus: int) -> No
 @pytest.mark.parametrize("gpus", [0, 1, 8])
 def test_gpus_are_counted_by_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpus: int) -> None:
     devices(monkeypatch, tmp_path, gpus=gpus)
-    assert models.gpu_count() == gpus
+    assert gpu_count() == gpus
 
 
 def test_missing_gpus_are_named_unless_ray_has_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from foundation.errors import UserError
+from foundation.errors import Unusable, UserError
 from foundation.files import write_lines
 from reward_model.bundled_pairs import QUESTIONS, build, read_split
 from reward_model.convert_dpo_format import convert_file, convert_row
 from reward_model.degrade import WRONG, Section, right_answer, sections_of, wrong_answer
 from reward_model.mine_pairs import mine
-from reward_model.pairs import Pair, Skipped, Unusable, grounded, make_pair, parsed, read_pairs, split_by_key
+from reward_model.pairs import Pair, Skipped, grounded, make_pair, parsed, read_pairs, split_by_key
 from sql_agent.config import ROOT
 from sql_agent.data.build import build_bundled
 from sql_agent.offline_judge.judge import grade

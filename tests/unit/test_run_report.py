@@ -20,17 +20,16 @@ from agl_plugin.run.time_split import PHASES
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import append_lines, write_json, write_lines
+from foundation.stats import Estimate
 from foundation.versions import versions
-from sql_agent.commands.report import PLOTS, REPORT, write_report
 from sql_agent.config import ROOT, build_config, known_keys, load_recipe
-from sql_agent.evaluation.stats import Estimate
 from sql_agent.records import RolloutRecord
 from sql_agent.run_report import cases, facts, health, measures
 from sql_agent.run_report import page as pages
+from sql_agent.run_report.file import PLOTS, REPORT, report_line, write_report
 from sql_agent.run_report.folder import RunData, read_run
 from sql_agent.run_report.headline import headlines, measure_rows
-from sql_agent.run_report.line import report_line
-from sql_agent.training.health_rules import LIMITS, watched
+from sql_agent.training.health_rules import LIMITS, measure_of
 from tests.run_folders import add_evaluation, keep, make_run, play, results_of
 
 MOST_BYTES = 3_000_000
@@ -166,7 +165,7 @@ def test_limits_are_those_of_the_run(tmp_path: Path) -> None:
     assert (found["repeat_share"].limit, found["repeat_share"].is_beyond) == (0.3, True)
     assert (found["entropy"].limit, found["entropy"].above_is_bad, found["entropy"].is_beyond) == (0.9, False, True)
     assert found["kl_to_start"].limit is None and not found["kl_to_start"].is_beyond
-    assert {f"health/{watched(key)[0]}" for key in LIMITS} <= set(health.HEALTH)
+    assert {f"health/{measure_of(key)[0]}" for key in LIMITS} <= set(health.HEALTH)
 
 
 def test_warnings_of_the_run_are_told(tmp_path: Path) -> None:
@@ -431,7 +430,7 @@ def test_a_report_that_fails_is_one_line(tmp_path: Path) -> None:
 def test_a_report_ends_with_the_command_that_makes_it(tmp_path: Path) -> None:
     """A kill -9 is no end that a process could see to itself."""
     write_json(tmp_path / run_folder.CONFIG, build_config(load_recipe("demo_cpu")).model_dump())
-    said = "from pathlib import Path; from sql_agent.run_report.line import report_line; "
+    said = "from pathlib import Path; from sql_agent.run_report.file import report_line; "
     code = f"{said}report_line(Path({str(tmp_path)!r}))"
     command = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     began = psutil.Process(command.pid)

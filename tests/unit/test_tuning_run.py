@@ -37,11 +37,11 @@ from sql_agent.serving.checkpoint_model import checkpoint_model
 from sql_agent.serving.checkpoints import own_checkpoint
 from sql_agent.tiny_policy.build import app as build_app
 from sql_agent.tiny_policy.demonstrations import app as demonstrations_app
+from sql_agent.training.models import load_model
 from sql_agent.training.verl_config import flatten
 from sql_agent.tuning import trainers
 from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.encoding import Encoded
-from sql_agent.tuning.models import load_model
 from sql_agent.tuning.trainers import alike
 from tests.fsdp_shards import policy
 from tests.typed import status_of

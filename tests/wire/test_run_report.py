@@ -16,8 +16,8 @@ import pytest
 
 from foundation import run_folder
 from foundation.files import append_lines, write_json
-from sql_agent.commands.report import REPORT, write_report
 from sql_agent.config import ROOT
+from sql_agent.run_report.file import REPORT, write_report
 from sql_agent.run_report.folder import read_run
 from sql_agent.run_report.headline import headlines
 from sql_agent.testing.server import Answer, chat_reply, openai_server, tool_call_reply

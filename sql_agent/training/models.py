@@ -30,10 +30,6 @@ def load_model(config: ModelConfig, folder: Path, *, adapter: str = "", **more: 
     return model
 
 
-def pad_id_of(tokenizer: Any) -> int:
-    return tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-
-
 def lora_of(config: ModelConfig) -> Any:
     """peft's LoraConfig of a new adapter on all linear layers: rank and alpha from the configuration."""
     from peft import LoraConfig

@@ -14,11 +14,11 @@ from typing import Any
 
 from foundation.errors import RunError
 from foundation.files import append_lines, write_json, write_text
+from foundation.stats import Difference, Estimate, difference, estimate
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import AgentTree
 from sql_agent.evaluation.folder import TRIALS
-from sql_agent.evaluation.stats import Difference, Estimate, difference, estimate
 from sql_agent.evaluation.trials import Setting, Trial, play
 from sql_agent.records import Decoding, Question, TrialRecord
 from sql_agent.scoring.registry import ScoringContext

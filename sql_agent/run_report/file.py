@@ -1,4 +1,4 @@
-"""The report of a run that has just ended, made in a process of its own."""
+"""The report of a run as a file: written here, or at a run's end in a process of its own."""
 
 from __future__ import annotations
 
@@ -6,9 +6,24 @@ import subprocess
 from pathlib import Path
 
 from foundation import supervise
+from foundation.files import write_text
 from sql_agent.config import COMMAND
+from sql_agent.run_report.folder import read_run
 
+REPORT, PLOTS = "report.html", "plots"
 TIME_LIMIT_S = 180.0
+
+
+def write_report(folder: Path, *, evaluation: Path | None = None) -> Path:
+    """Write report.html and plots/*.png into the run folder, and return the page. Raises UserError, OSError."""
+    from sql_agent.run_report import page as pages  # matplotlib and the rest take two seconds
+
+    run = read_run(folder, evaluation=evaluation)
+    page = pages.build(run)
+    pngs = pages.write_pngs(page, folder / PLOTS)
+    text = pages.render(page, pngs=[f"{PLOTS}/{png.name}" for png in pngs])
+    write_text(folder / REPORT, text)
+    return folder / REPORT
 
 
 def report_line(folder: Path) -> str:
