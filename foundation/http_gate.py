@@ -14,7 +14,9 @@ import base64
 import hashlib
 import hmac
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from starlette.responses import JSONResponse
@@ -82,7 +84,8 @@ class Traffic:
 
 class _Refused(AgentGRPOError):
     def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
-        self.answer = JSONResponse({"detail": detail}, status, headers)
+        super().__init__(detail)
+        self.code, self.headers = status, headers
 
 
 class _Gone(AgentGRPOError):
@@ -101,6 +104,7 @@ class Gate:
     body_timeout_s: float
     metrics: RequestMetrics
     traffic: Traffic
+    error_body: Callable[[int, str], dict[str, Any]] = lambda _, text: {"detail": text}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -131,7 +135,7 @@ class Gate:
         try:
             await self._pass(scope, receive, counted)
         except _Refused as no:
-            await no.answer(scope, receive, counted)
+            await self._answer(no)(scope, receive, counted)
         except _Gone:
             status = GONE
         except asyncio.CancelledError:
@@ -139,9 +143,12 @@ class Gate:
             if not status:
                 text = "the server ends; try again later"
                 no = _Refused(503, text, {"Retry-After": str(RETRY_AFTER_S)})
-                await no.answer(scope, receive, counted)
+                await self._answer(no)(scope, receive, counted)
         finally:
             count()
+
+    def _answer(self, no: _Refused) -> JSONResponse:
+        return JSONResponse(self.error_body(no.code, str(no)), no.code, no.headers)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.token and scope["path"] not in self.open_paths and not self._has_token(scope):
