@@ -87,8 +87,10 @@ class Run:
         return write_report(self.folder)
 
     def metrics(self, kind: str = "") -> pandas.DataFrame:
-        """metrics.jsonl, a row for each step, validation and checkpoint; `kind` train, val or checkpoint."""
-        return frame(self._rows(run_folder.METRICS, "kind", kind, "checkpoint")).dropna(axis="columns", how="all")
+        """metrics.jsonl, a row for each step, validation and checkpoint; `kind` train, val, checkpoint or probe."""
+        return frame(self._rows(run_folder.METRICS, "kind", kind, "checkpoint", "probe")).dropna(
+            axis="columns", how="all"
+        )
 
     def rollouts(self, mode: str = "") -> pandas.DataFrame:
         """rollouts.jsonl, a row for each rollout; `mode` train or val. Unscored ones have no reward, and a reason."""
