@@ -82,10 +82,12 @@ class Traffic:
         return f"{counts}, {lost} not answered"
 
 
+type ErrorBody = Callable[[int, str], dict[str, Any]]
+
+
 class _Refused(AgentGRPOError):
     def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(detail)
-        self.code, self.headers = status, headers
+        self.answer: Callable[[ErrorBody], ASGIApp] = lambda body: JSONResponse(body(status, detail), status, headers)
 
 
 class _Gone(AgentGRPOError):
@@ -104,7 +106,7 @@ class Gate:
     body_timeout_s: float
     metrics: RequestMetrics
     traffic: Traffic
-    error_body: Callable[[int, str], dict[str, Any]] = lambda _, text: {"detail": text}
+    error_body: ErrorBody = lambda _, text: {"detail": text}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -135,7 +137,7 @@ class Gate:
         try:
             await self._pass(scope, receive, counted)
         except _Refused as no:
-            await self._answer(no)(scope, receive, counted)
+            await no.answer(self.error_body)(scope, receive, counted)
         except _Gone:
             status = GONE
         except asyncio.CancelledError:
@@ -143,12 +145,9 @@ class Gate:
             if not status:
                 text = "the server ends; try again later"
                 no = _Refused(503, text, {"Retry-After": str(RETRY_AFTER_S)})
-                await self._answer(no)(scope, receive, counted)
+                await no.answer(self.error_body)(scope, receive, counted)
         finally:
             count()
-
-    def _answer(self, no: _Refused) -> JSONResponse:
-        return JSONResponse(self.error_body(no.code, str(no)), no.code, no.headers)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.token and scope["path"] not in self.open_paths and not self._has_token(scope):

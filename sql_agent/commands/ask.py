@@ -271,12 +271,9 @@ def answering(config: TrainConfig, flags: ChatFlags) -> Iterator[LLMEndpoint]:
         step = served_checkpoint(flags.model)
         name = export_folder(step).name if step else flags.model or os.environ.get("OPENAI_MODEL", "")
         tokens = flags.max_tokens or config.rollout.max_response_tokens
+        key = flags.api_key or os.environ.get("OPENAI_API_KEY", "")
         llm = checked_endpoint(
-            flags.base_url,
-            model=name,
-            api_key=flags.api_key or os.environ.get("OPENAI_API_KEY", ""),
-            temperature=flags.temperature,
-            max_tokens=tokens,
+            flags.base_url, model=name, api_key=key, temperature=flags.temperature, max_tokens=tokens
         )
         yield replace(llm.sampled(config.rollout.evaluation), temperature=flags.temperature)
         return

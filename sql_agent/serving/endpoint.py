@@ -97,14 +97,12 @@ def check_reachable(llm: LLMEndpoint, *, words: Words = FLAGS) -> None:
         if isinstance(exc.__cause__, httpx.ConnectError) or (answer is not None and answer.status_code in (401, 403)):
             raise
         return
-    if llm.model in names:
-        return
     body = {"model": llm.model, "messages": [{"role": "user", "content": "?"}], "max_tokens": 1}
     with contextlib.suppress(httpx.HTTPError):
-        answer = _sent("POST", f"{llm.base_url}/chat/completions", llm.api_key, json=body)
-        if answer.status_code == 404:
-            offered = f"It offers {_listed(names)}" if names else "It offers no model"
-            raise UserError(f"{words.model}: {llm.base_url} does not know the model {llm.model} (404). {offered}")
+        url = f"{llm.base_url}/chat/completions"
+        if llm.model not in names and _sent("POST", url, llm.api_key, json=body).status_code == 404:
+            text = f"{words.model}: {llm.base_url} does not know the model {llm.model} (404)"
+            raise UserError(f"{text}. {_known_models(llm)}")
 
 
 def _sent(method: str, url: str, api_key: str, **body: Any) -> httpx.Response:
