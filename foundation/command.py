@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,6 +48,8 @@ OF_FILES = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "name a path that this user may use"),
 }
 ClickException: Any = typer.BadParameter.mro()[2]  # of click, or of the copy that Typer brings
+AGAIN_S = 0.5
+_interrupted_at_s: list[float] = []
 LATEST = "PATH|latest"  # the metavar of an option that may stand alone
 type Table = Mapping[str, tuple[str | Table, str]]
 
@@ -223,7 +226,13 @@ def prepare() -> None:
 
 
 def _interrupt(*_: Any) -> None:
-    """Python's own handler would do, but asyncio.run replaces that one by a handler which waits for the loop."""
+    """Python's own handler would do, but asyncio.run replaces that one by a handler which waits for the loop.
+
+    A second signal ends at once, as a kill does, what takes its time to end in order. Some send one signal twice.
+    """
+    _interrupted_at_s.append(time.monotonic())
+    if _interrupted_at_s[-1] - _interrupted_at_s[0] > AGAIN_S:
+        os._exit(130)
     raise Interrupted
 
 

@@ -14,7 +14,9 @@ import base64
 import hashlib
 import hmac
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from starlette.responses import JSONResponse
@@ -80,9 +82,12 @@ class Traffic:
         return f"{counts}, {lost} not answered"
 
 
+type ErrorBody = Callable[[int, str], dict[str, Any]]
+
+
 class _Refused(AgentGRPOError):
     def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
-        self.answer = JSONResponse({"detail": detail}, status, headers)
+        self.answer: Callable[[ErrorBody], ASGIApp] = lambda body: JSONResponse(body(status, detail), status, headers)
 
 
 class _Gone(AgentGRPOError):
@@ -101,6 +106,7 @@ class Gate:
     body_timeout_s: float
     metrics: RequestMetrics
     traffic: Traffic
+    error_body: ErrorBody = lambda _, text: {"detail": text}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -131,7 +137,7 @@ class Gate:
         try:
             await self._pass(scope, receive, counted)
         except _Refused as no:
-            await no.answer(scope, receive, counted)
+            await no.answer(self.error_body)(scope, receive, counted)
         except _Gone:
             status = GONE
         except asyncio.CancelledError:
@@ -139,7 +145,7 @@ class Gate:
             if not status:
                 text = "the server ends; try again later"
                 no = _Refused(503, text, {"Retry-After": str(RETRY_AFTER_S)})
-                await no.answer(scope, receive, counted)
+                await no.answer(self.error_body)(scope, receive, counted)
         finally:
             count()
 

@@ -87,13 +87,14 @@ class Run:
         return write_report(self.folder)
 
     def metrics(self, kind: str = "") -> pandas.DataFrame:
-        """metrics.jsonl, a row for each step, validation and checkpoint; `kind` train, val or checkpoint."""
-        rows = read_lines(self.folder / run_folder.METRICS)
-        return frame([row for row in rows if kind in ("", row["kind"])]).dropna(axis="columns", how="all")
+        """metrics.jsonl, a row for each step, validation and checkpoint; `kind` train, val, checkpoint or probe."""
+        return frame(self._rows(run_folder.METRICS, "kind", kind, "checkpoint", "probe")).dropna(
+            axis="columns", how="all"
+        )
 
     def rollouts(self, mode: str = "") -> pandas.DataFrame:
         """rollouts.jsonl, a row for each rollout; `mode` train or val. Unscored ones have no reward, and a reason."""
-        return frame(row for row in read_lines(self.folder / run_folder.ROLLOUTS) if mode in ("", row["mode"]))
+        return frame(self._rows(run_folder.ROLLOUTS, "mode", mode))
 
     def plot(self) -> Plot:
         """The mean reward by step, in training and on validation questions."""
@@ -104,6 +105,12 @@ class Run:
                 axes.plot([row["step"] for row in rows], [row[name] for row in rows], marker="o", ms=3, label=kind)
         axes.legend()
         return Plot(figure)
+
+    def _rows(self, name: str, key: str, wanted: str, *others: str) -> list[dict[str, Any]]:
+        known = ("train", "val", *others)
+        if wanted not in ("", *known):
+            raise UserError(f"{key} {wanted!r}: there is {', '.join(known)}; leave it out for all rows")
+        return [row for row in read_lines(self.folder / name) if wanted in ("", row[key])]
 
     def _json(self, name: str) -> dict[str, Any]:
         try:

@@ -118,6 +118,8 @@ class RLTrainingTool:
         )
 
     def _train(self, request: Request) -> dict[str, Any]:
+        if not request.model_fields_set:
+            raise UserError("nothing is asked: name an action or algorithm, since a training is long")
         out = self._inside(request.output_dir, what="output_dir")
         if out.exists() and any(out.iterdir()):
             raise UserError(f"output_dir = {request.output_dir!r}: is there and not empty; name a new folder")

@@ -190,7 +190,7 @@ class ChatFlags:
         str, typer.Option(help="run, model folder or hub name; with --base-url: its name or run (or OPENAI_MODEL)")
     ] = ""
     base_url: Annotated[str, typer.Option(envvar="OPENAI_BASE_URL", help='OpenAI-compatible address; "": none')] = ""
-    api_key: Annotated[str, typer.Option(envvar="OPENAI_API_KEY", help="key of the address", show_default=False)] = ""
+    api_key: Annotated[str, typer.Option(help="key of the address (or OPENAI_API_KEY)")] = ""
     recipe: Annotated[str, typer.Option(help="settings of a folder of recipes/ or a TOML file")] = ""
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None
     agent: Annotated[str, typer.Option(help="one of [agents], for questions that name none")] = ""
@@ -256,6 +256,8 @@ def talk_with(flags: ChatFlags) -> None:
 
 def composed(flags: ChatFlags) -> TrainConfig:
     """The configuration of a command line, and quiet logs. Raises UserError."""
+    if flags.api_key and not flags.base_url:
+        raise UserError("--api-key: is for the address of --base-url; name it, or leave the key out")
     log_warnings()
     # What it logs about a failed call is in the fault that it raises.
     logging.getLogger("openai.agents").setLevel(logging.CRITICAL)
@@ -271,8 +273,9 @@ def answering(config: TrainConfig, flags: ChatFlags) -> Iterator[LLMEndpoint]:
         step = served_checkpoint(flags.model)
         name = export_folder(step).name if step else flags.model or os.environ.get("OPENAI_MODEL", "")
         tokens = flags.max_tokens or config.rollout.max_response_tokens
+        key = flags.api_key or os.environ.get("OPENAI_API_KEY", "")
         llm = checked_endpoint(
-            flags.base_url, model=name, api_key=flags.api_key, temperature=flags.temperature, max_tokens=tokens
+            flags.base_url, model=name, api_key=key, temperature=flags.temperature, max_tokens=tokens
         )
         yield replace(llm.sampled(config.rollout.evaluation), temperature=flags.temperature)
         return

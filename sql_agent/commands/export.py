@@ -78,12 +78,18 @@ class Export:
     parser: str
 
 
-def export_checkpoint(source: Path, out: Path, *, evaluation: Path | None = None, dtype: Precision = "auto") -> Export:
-    """Write the model folder `out`. Raises UserError when `out` exists, or is not the model of the checkpoint."""
+def looked_at(source: Path, out: Path) -> tuple[Path, Path]:
+    """The checkpoint, and the folder to write. Raises UserError when that exists, or the checkpoint is none."""
     named, out = str(source), out.expanduser().resolve()
     checkpoint = own_checkpoint(checkpoint_path(named, option=named), option=named)
     if out.exists():
         raise UserError(f"{out}: exists; name a new folder")
+    return checkpoint, out
+
+
+def export_checkpoint(source: Path, out: Path, *, evaluation: str = NO_EVALUATION, dtype: Precision = "auto") -> Export:
+    """Write the model folder `out`. Raises UserError when `out` exists, or is not the model of the checkpoint."""
+    checkpoint, out = looked_at(source, out)
     out.parent.mkdir(parents=True, exist_ok=True)
     run = checkpoint.parent.parent
     config = read_object(run / "config.json")
@@ -145,7 +151,7 @@ def _template_kwargs(config: dict[str, Any]) -> dict[str, Any]:
     return config.get("agent", {}).get("chat_template_kwargs", {})
 
 
-def _card(run: Path, checkpoint: Path, export: Export, evaluation: Path | None) -> str:
+def _card(run: Path, checkpoint: Path, export: Export, evaluation: str) -> str:
     config, summary = (read_object(run / name) for name in ("config.json", "summary.json"))
     kwargs = _template_kwargs(config)
     validation = [f"{v['reward_mean']:.3f} (step {v['step']})" for v in summary.get("validation", [])]
@@ -160,7 +166,7 @@ def _card(run: Path, checkpoint: Path, export: Export, evaluation: Path | None) 
         health=" Not for decisions about health." if _asks_bundled(config) else "",
         reward=number(summary.get("reward_last_step")),
         validation=", ".join(validation) or "none",
-        evaluation=evaluation.read_text(encoding="utf-8") if evaluation else NO_EVALUATION,
+        evaluation=evaluation,
         precision=export.dtype,
         template=f"{json.dumps(kwargs, ensure_ascii=False)}, unless a request says otherwise" if kwargs else "none",
         gap=f"{export.gap:.2g}",
@@ -211,8 +217,10 @@ def export(
 def run(source: Path, out: Path, *, dtype: Precision, evaluation: Path | None = None) -> tuple[int, Path]:
     """The job itself. Returns the exit status, 0, and the folder. Raises UserError."""
     console = Console(highlight=False, soft_wrap=True)
+    looked_at(source, out)
+    measured = evaluation.read_text(encoding="utf-8") if evaluation else NO_EVALUATION
     console.print(f"exporting {source}; the copy must give the logits of the checkpoint", markup=False)
-    exported = export_checkpoint(source, out, evaluation=evaluation, dtype=dtype)
+    exported = export_checkpoint(source, out, evaluation=measured, dtype=dtype)
     folder = shlex.quote(str(exported.folder))
     console.print(f"logits: differ by {exported.gap:.2g} of the largest, in {exported.dtype}", markup=False)
     serve = f"agentgrpo serve --model {folder} --set rollout.tool_parser={exported.parser}"

@@ -14,6 +14,7 @@ import typer
 from openai import AsyncOpenAI
 
 from foundation.console import log_warnings, notes, tell
+from foundation.environment import prepare_environment
 from foundation.errors import RunError, UserError
 from reward_client import needed_endpoints
 from reward_client.schema import JudgeEndpoint
@@ -35,6 +36,7 @@ async def search(
     trials: PromptTrials, rows: tuple[list[Question], list[Question]], editor: JudgeEndpoint, options: dict[str, int]
 ) -> str:
     """Search, and write what was found; returns how it ended, "" for its regular end. Raises UserError."""
+    prepare_environment(cpu=False, offline=False)
     try:
         from agl_plugin.prompt_search import PromptSearch
     except ModuleNotFoundError as missing:

@@ -73,7 +73,7 @@ def _checked(
     from sql_agent.data.bundled import ensure_data
     from sql_agent.training import preflight
     from sql_agent.training.dry_run import dry_run
-    from sql_agent.training.external_store import store_address, wait_for_store
+    from sql_agent.training.external_store import check_mongo, store_address, wait_for_store
     from sql_agent.training.job import run_runners, run_training
 
     config = config.but(store={"external_address": store_address(config.store)})
@@ -81,6 +81,8 @@ def _checked(
     preflight.check_store_port(config.store, role=role)
     if role != "runner":
         preflight.check_installed(("torch", "verl", "vllm"), extra="gpu] or agentgrpo[cpu")
+    if config.store.mongo_uri and role != "runner":
+        check_mongo(config.store.mongo_uri, is_asked=not dry)
     ensure_data(config.data, config)
     if dry:
         return dry_run(config, terminal), None

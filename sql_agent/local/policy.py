@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from pathlib import Path
@@ -136,21 +137,22 @@ class Policy:
 
     def save(self, checkpoints: Path, *, step: int, beside: Iterable[Callable[[Path], None]] = ()) -> None:
         """A checkpoint after `step` training steps, with what those `beside` put in; made elsewhere and then moved."""
-        part = checkpoints / f".saving-{step}"
         place = run_folder.step_folder(checkpoints, step)
-        for folder in (part, place):
-            shutil.rmtree(folder, ignore_errors=True)
-        actor = part / "actor"
-        actor.mkdir(parents=True)
-        self.model.save_pretrained(actor)
-        share(actor)
-        self.tokenizer.save_pretrained(actor)
-        torch.save(self.optimizer.state_dict(), actor / OPTIMIZER)
-        torch.save(self.schedule.state_dict(), actor / SCHEDULE)
-        write_json(actor / TRL_STATE, {"step": step, "made_by": MAKER})
-        for put_in in beside:
-            put_in(part)
-        os.replace(part, place)
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=checkpoints, prefix=".saving-") as temp:
+            part = Path(temp) / place.name
+            actor = part / "actor"
+            actor.mkdir(parents=True)
+            self.model.save_pretrained(actor)
+            share(actor)
+            self.tokenizer.save_pretrained(actor)
+            torch.save(self.optimizer.state_dict(), actor / OPTIMIZER)
+            torch.save(self.schedule.state_dict(), actor / SCHEDULE)
+            write_json(actor / TRL_STATE, {"step": step, "made_by": MAKER})
+            for put_in in beside:
+                put_in(part)
+            shutil.rmtree(place, ignore_errors=True)
+            os.replace(part, place)
         write_text(checkpoints / run_folder.NOTE, str(step))
 
 

@@ -122,6 +122,7 @@ class AgentApi:
             body_timeout_s=self._limits.body_timeout_s,
             metrics=self.metrics,
             traffic=traffic,
+            error_body=lambda status, text: NoReply(status, text, INVALID if status < 500 else "overloaded").body,
         )
         routes = [
             Route("/health", self._health),

@@ -28,7 +28,7 @@ def make_store(config: StoreConfig, *, run_dir: Path | None) -> Any:
     if config.mongo_uri:
         from agentlightning.store.mongo import MongoLightningStore
 
-        return MongoLightningStore(mongo_uri=config.mongo_uri)
+        return MongoLightningStore(mongo_uri=os.path.expandvars(config.mongo_uri))
     from agl_plugin.store.sqlite import SqliteLightningStore
 
     return SqliteLightningStore(run_dir / run_folder.STORE, keep_spans=config.keep_spans)

@@ -21,6 +21,7 @@ IS_MANAGED = {**dict.fromkeys(("1", "true", "yes", "on"), True), **dict.fromkeys
 USUAL_ADDRESS = "http://localhost:9999"
 START_LIMIT_S = 30.0
 LOOK_EVERY_S = 0.5
+MONGO_LIMIT_S = 5.0
 
 
 def store_address(store: StoreConfig) -> str:
@@ -46,6 +47,24 @@ def store_address(store: StoreConfig) -> str:
             "instead, or unset AGL_MANAGED_STORE"
         )
     return address
+
+
+def check_mongo(named: str, *, is_asked: bool) -> None:
+    """MongoDB's address has the form of one, and where `is_asked` the server answers. Raises UserError."""
+    from pymongo import MongoClient, uri_parser
+    from pymongo.errors import PyMongoError
+
+    address = os.path.expandvars(named)
+    try:
+        password = uri_parser.parse_uri(address)["password"]
+        if password and address == named:
+            raise UserError("--mongo-uri holds a password: put the address into a variable and give '$VARIABLE'")
+        if is_asked:
+            with MongoClient(address, serverSelectionTimeoutMS=int(1000 * MONGO_LIMIT_S)) as client:
+                client.admin.command("ping")
+    except (PyMongoError, ValueError) as exc:
+        shown, why = "" if "@" in named else f" {named}", str(exc).partition(" (")[0].rstrip(".")
+        raise UserError(f"--mongo-uri{shown}: {why}. Correct it, or leave it out") from None
 
 
 def look_for_store(address: str) -> str:

@@ -244,7 +244,7 @@ def test_a_kill_in_a_save_leaves_no_half_checkpoint(run: Path, tmp_path: Path, m
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(name, killed)
             policy.save(place, step=2)
-        assert own_checkpoint(place, option="test").name == "global_step_1"
+        assert own_checkpoint(place, option="test").name == "global_step_1" and not list(place.glob(".saving*"))
         assert {file.name: file.read_bytes() for file in (place / "global_step_1" / "actor").iterdir()} == first
     for step in (2, 3):
         policy.save(place, step=step)

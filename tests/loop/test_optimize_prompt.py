@@ -6,6 +6,7 @@ The policy answers rightly only where its system prompt holds MAGIC, which the e
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,12 @@ def run(folder: Path, *flags: str, edit: Handler = editor, play: Handler = polic
 
 
 @pytest.mark.long
-def test_the_search_finds_the_better_prompt_and_reports_it(tmp_path: Path) -> None:
+def test_the_search_finds_the_better_prompt_and_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LITELLM_LOCAL_MODEL_COST_MAP")
     status, said = run(tmp_path)
     out = tmp_path / "out"
     assert status == 0, said
+    assert os.environ.pop("LITELLM_LOCAL_MODEL_COST_MAP")  # which would be fetched from GitHub
     assert said.splitlines()[-1] == f"prompt: {out / 'best_prompt.txt'}"
     assert MAGIC in (out / "best_prompt.txt").read_text()
     found = json.loads((out / "results.json").read_text())

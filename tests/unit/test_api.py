@@ -236,6 +236,9 @@ def test_a_run_as_data_frames_and_pictures(tmp_path: Path) -> None:
     assert (
         len(run.metrics()) == 3 and run.rollouts("train").unscored[0] == "llm_fault" and len(run.rollouts("val")) == 0
     )
+    for wrong in (run.metrics, run.rollouts):
+        with pytest.raises(api.UserError, match=r"'trian': there is train, val"):
+            wrong("trian")
     picture = run.plot()
     assert picture._repr_png_().startswith(b"\x89PNG") and len(picture.figure.axes[0].lines) == 2
 
@@ -259,6 +262,7 @@ def test_the_tool_loads_data_and_makes_rewards(tmp_path: Path) -> None:
     ("parameters", "rule"),
     [
         ({"action": "fly"}, "load_dataset"),
+        ({}, "action or algorithm"),
         ({"algorithm": "ppo"}, "grpo"),
         ({"batch": 3}, "batch"),
         ({"output_dir": "/etc/model"}, "must lie below"),

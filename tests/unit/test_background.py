@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 
 from foundation import command
 from foundation.background import Exited, LoopThread, answer, contained, contained_call, in_thread
+from sql_agent.config import ROOT
 
 RAISED = [
     SystemExit(3),
@@ -41,6 +45,31 @@ def test_ctrl_c_within_work_ends_the_process_and_not_the_work() -> None:
             contained_call(signal.raise_signal, signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+SLOW_END = """
+import time
+from foundation.command import prepare, shown_errors
+prepare()
+with shown_errors():
+    try:
+        print("up", flush=True)
+        time.sleep(600)
+    finally:
+        print("ends", flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_what_ends_slowly(number: int) -> None:
+    with subprocess.Popen([sys.executable, "-c", SLOW_END], cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout and process.stdout.readline() == b"up\n"
+        process.send_signal(number)
+        assert process.stdout.readline() == b"ends\n"
+        time.sleep(1.2 * command.AGAIN_S)
+        process.send_signal(number)
+        assert process.wait(timeout=300) == 130
 
 
 @pytest.fixture

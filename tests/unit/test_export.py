@@ -21,7 +21,7 @@ from foundation.errors import UserError
 from sql_agent.commands.export import export_checkpoint, probe
 from sql_agent.tiny_policy.tokenizer import train_tokenizer
 from tests.fsdp_shards import policy, write_two_ranks
-from tests.typed import app_of
+from tests.typed import app_of, status_of
 
 TOKENIZER = train_tokenizer(["甲药的适应症是什么？用于头痛。"] * 50)
 VOCABULARY = len(TOKENIZER)
@@ -141,6 +141,17 @@ def test_the_shards_of_two_ranks_make_one_model(run: Path, tmp_path: Path) -> No
     (actor_of(run) / "fsdp_config.json").write_text('{"FSDP_version": 1, "world_size": 2}')
     export = export_checkpoint(run, tmp_path / "out")
     assert torch.equal(logits(export.folder), probe(policy(VOCABULARY))) and export.gap == 0
+
+
+def test_nothing_is_said_to_begin_where_a_path_is_wrong(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_shards(actor_of(run), [policy(VOCABULARY).state_dict()])
+    for line in ([str(run), str(tmp_path)], [str(run), str(tmp_path / "out"), "--evaluation", str(tmp_path / "none")]):
+        assert status_of("export", *line) == 2
+        said = capsys.readouterr()
+        assert not said.out and said.err.startswith("error: ")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("damage", ["cut off", "missing", "no config", "other tensors", "code", "nan"])

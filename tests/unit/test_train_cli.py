@@ -215,6 +215,10 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("", "--n-gpus 2", "--n-gpus 2: on a CPU"),
         ("AGL_MANAGED_STORE=1", "--store http://localhost:1", "with AGL_MANAGED_STORE=1"),
         ("AGL_MANAGED_STORE=0", "--store http://localhost:1 --mongo-uri mongodb://h", "exclude each other"),
+        ("", "--dry-run --mongo-uri garbage", "--mongo-uri garbage: Invalid URI scheme"),
+        ("", "--dry-run --mongo-uri $NO_SUCH", "--mongo-uri $NO_SUCH: Invalid URI scheme"),
+        ("", "--dry-run --mongo-uri mongodb://:99999", "--mongo-uri mongodb://:99999: "),
+        ("", "--mongo-uri mongodb://127.0.0.1:1", "mongodb://127.0.0.1:1: 127.0.0.1:1: [Errno 111] Connection refused"),
         ("AGL_MANAGED_STORE=maybe", "", "AGL_MANAGED_STORE=maybe: must be 1 for a store of the run's own, or 0"),
         ("AGL_SERVER_PORT=abc", "--dry-run", "AGL_SERVER_PORT = 'abc': not a port"),
         ("AGL_MANAGED_STORE=0", "--dry-run --store localhost:1", "--store localhost:1: no agent-lightning store"),
@@ -231,9 +235,22 @@ def test_main_refuses_what_cannot_be(
     flags: str,
     text: str,
 ) -> None:
+    monkeypatch.setattr(external_store, "MONGO_LIMIT_S", 0.1, raising=False)
     for variable in variables.split():
         monkeypatch.setenv(*variable.split("="))
     assert text in refusal(capsys, *files, *flags.split())
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_password_of_mongodb_is_in_no_argument_and_no_error(
+    capsys: pytest.CaptureFixture[str], files: list[str], monkeypatch: pytest.MonkeyPatch, is_named: bool
+) -> None:
+    """Settings are written into the run folder; a variable may hold it."""
+    address = "mongodb://me:sekret99@127.0.0.1:1/x"
+    monkeypatch.setattr(external_store, "MONGO_LIMIT_S", 0.1)
+    monkeypatch.setenv("MINE", address)
+    text = refusal(capsys, *files, "--mongo-uri", "$MINE" if is_named else address)
+    assert ("Connection refused" if is_named else "holds a password") in text and "sekret99" not in text
 
 
 @pytest.mark.parametrize("is_named", [True, False])
