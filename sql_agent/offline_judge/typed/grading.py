@@ -20,6 +20,9 @@ from sql_agent.offline_judge.values import NUMBER, plain
 
 NOTHING = {"none", "nothing", "no", "nobody", "无", "没有"}  # as a truth: the query found no row
 SENTENCE = re.compile(r"(?<=[^\W\d])(?<!\b[A-Z])[.!]\s+|[。！\n]")
+FLAG = r"(?:(?P<yes>1|yes|true|t|是)|0|no|false|f|否)(?! rows?\b)(?!\w)"
+FLAG_AGAIN = r"(?:[ 、(]{1,2}(?(yes)(?:1|true|yes)|(?:0|false|no))(?!\w))?"  # true (1)
+RESULTS = ("query", "query result", "result", "查询", "查询结果", "结果")
 ASKS_NAME = re.compile(r"\b(?:who(?:m|se)?|which)\b|[哪谁]")
 
 
@@ -80,12 +83,11 @@ def _without_column_of_status(said: str, truth: Truth, question: str) -> str:
 
 
 def _with_verdicts(said: str, columns: tuple[str, ...], question: str) -> str:
-    """A text with a yes or a no for the value of a column: (survived = 1), of what the question asks about."""
-    names = "|".join(re.escape(column).replace(r"\ ", "[_ ]") for column in columns if column)
-    if not names:
-        return said
-    of, is_named = r"(?P<of>[^\s,;:。、的]{1,24}的)?", rf"(?<![a-z0-9_])(?:{names})"
-    shown = rf"{of}{is_named}(?: ?[=:]| is| was|[是为]) ?(?:(?P<yes>1|yes|true|是)|0|no|false|否)(?!\w)"
+    """A text with a yes or a no for the value of a column or of the query ("survived = 1", "the query returned true"),
+    of what the question asks about."""
+    names = "|".join(re.escape(column).replace(r"\ ", "[_ ]") for column in (*RESULTS, *columns) if column)
+    of, is_named = r"(?P<of>[^\s,;:。、的]{1,24}的)?", rf"(?<![a-z0-9_])(?:{names})(?:字段|列)?"
+    shown = rf"{of}{is_named}(?: ?[=:]| is| was| returned| returns|返回了?|[是为]) ?{FLAG}{FLAG_AGAIN}"
 
     def verdict_of(value: re.Match[str]) -> str:
         of = value["of"] or ""

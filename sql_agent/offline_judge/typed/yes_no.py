@@ -32,7 +32,7 @@ FEW_WORDS = 3  # of "it is not", which speaks of nothing else
 SIZES = re.findall(  # no doubts in what is told beside a yes or a no
     "[^|]+",
     "about|around|over|under|between|above|below|before|after|almost|nearly|roughly|at least|at most|more than"
-    "|less than|fewer than|超过|左右|约|不到|至少",
+    "|less than|fewer than|超过|左右|约|不到|至少|大于|小于|高于|低于|多于|少于",
 )
 OFFERS_BOTH = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question
 POLITE = re.compile(r"^(is|are|was|were|do|does|did|has|have|had|can|could|will|would|should) not\b")  # isn't it?
