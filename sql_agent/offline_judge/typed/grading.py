@@ -8,7 +8,7 @@ from sql_agent.offline_judge.foreign import is_foreign
 from sql_agent.offline_judge.lexicon import tokens
 from sql_agent.offline_judge.slots import is_other_kind
 from sql_agent.offline_judge.typed.asides import cut_asides, is_of_other_things, without_process
-from sql_agent.offline_judge.typed.names import capitalised, has_strange_name, has_uncased_name
+from sql_agent.offline_judge.typed.names import NO_NAMES, capitalised, has_strange_name, has_uncased_name
 from sql_agent.offline_judge.typed.reading import ONLY, Reading
 from sql_agent.offline_judge.typed.rivals import is_one_of_many, is_told_of_another
 from sql_agent.offline_judge.typed.sentences import clauses_of
@@ -37,7 +37,10 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
     answer = whole if truth.kind == "yes_no" or is_quoted else cut_asides(whole, value)
     if truth.kind == "yes_no":
         return float(_says_yes_or_no(truth, asked, _without_other_things(answer, asked, value)))
-    if has_strange_name(answer, asked, truth.known) or (truth.is_named and has_uncased_name(answer, asked, truth)):
+    is_bound = truth.n_values > 1 or not capitalised(question) - NO_NAMES <= capitalised(answer)
+    if has_strange_name(answer, asked, truth.known, is_bound=is_bound):
+        return 0.0
+    if truth.is_named and has_uncased_name(answer, asked, truth):
         return 0.0
     if truth.n_values == 1 and truth.values[0] in NOTHING:
         return float(_says_nothing(asked, plain(answer)))
