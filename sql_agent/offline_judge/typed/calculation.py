@@ -31,7 +31,7 @@ AGAIN = re.compile(  # an amount, perhaps a rough one
 )
 SAME, SAME_IN_UNIT = 1e-5, 0.03  # shares of a number
 CLOSE = 0.005  # a share of what is calculated
-MAX_TERMS, MAX_FACTORS = 12, 3
+MAX_TERMS, MAX_FACTORS, FEW = 12, 3, 20  # what is few may be a sum by chance
 
 
 def explained(said: str, value: float, own: Set[str]) -> frozenset[str]:
@@ -41,7 +41,7 @@ def explained(said: str, value: float, own: Set[str]) -> frozenset[str]:
         return frozenset()  # 50 - 38 = 12 is no way to 38
     numbers = [number.lstrip("-") for number in VALUE.findall(said) if NUMBER.fullmatch(number)]
     new = [number for number in numbers if number not in own]
-    if len(new) > 1 and is_same(sum(map(float, new)), value):
+    if len(new) > 1 and value > FEW and is_same(sum(map(float, new)), value):
         return frozenset(new)
     for terms in (new, numbers, *map(NUMBER.findall, CHAIN.findall(said))):
         if new and CALCULATES.search(said) and len(terms) <= MAX_TERMS and _makes([*map(float, terms)], abs(value)):

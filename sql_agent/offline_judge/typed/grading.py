@@ -51,7 +51,7 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
             return 0.0
         if truth.kind == "number" and is_one_of_many(reading.marked(in_asked_form(whole, truth, asked)), value):
             return 0.0
-    if not reading.order or not reading.is_clean or reading.has_other_amount(whole):
+    if not reading.order or not reading.is_clean:
         return 0.0
     return _share_of_values(truth, asked, reading)
 
