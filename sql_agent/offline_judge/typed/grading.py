@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from sql_agent.offline_judge.foreign import is_foreign
-from sql_agent.offline_judge.lexicon import tokens
 from sql_agent.offline_judge.slots import is_other_kind
 from sql_agent.offline_judge.typed.asides import cut_asides, is_of_other_things, without_process
 from sql_agent.offline_judge.typed.names import NO_NAMES, capitalised, has_strange_name, has_uncased_name
@@ -13,7 +12,7 @@ from sql_agent.offline_judge.typed.reading import ONLY, Reading
 from sql_agent.offline_judge.typed.rivals import is_one_of_many, is_told_of_another
 from sql_agent.offline_judge.typed.sentences import clauses_of
 from sql_agent.offline_judge.typed.sought import Sought, sought
-from sql_agent.offline_judge.typed.truths import FLAGS, NO_WORDS, YES_WORDS, Truth
+from sql_agent.offline_judge.typed.truths import Truth
 from sql_agent.offline_judge.typed.wordings import in_asked_form, prepared, says_nothing_is
 from sql_agent.offline_judge.typed.yes_no import polarity, verdict
 from sql_agent.offline_judge.values import NUMBER, plain
@@ -51,14 +50,13 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
             return 0.0
         if truth.kind == "number" and is_one_of_many(reading.marked(in_asked_form(whole, truth, asked)), value):
             return 0.0
-    if not reading.order or not reading.is_clean:
+    if not reading.order or not reading.is_clean or reading.has_other_amount(whole):
         return 0.0
     return _share_of_values(truth, asked, reading)
 
 
 def _says_yes_or_no(truth: Truth, question: str, answer: str) -> bool:
     said = _with_verdicts(plain(_without_row_numbers(answer, truth)), truth.columns, question)
-    said = _without_column_of_status(said, truth, question)
     return polarity(said, question) is (truth.values[0] == "yes") and not is_other_kind(question, said)
 
 
@@ -74,15 +72,6 @@ def _without_row_numbers(answer: str, truth: Truth) -> str:
     """An answer without the numbers of the row that stand in brackets: more dogs (12) than cats (9)."""
     known = {value for row in truth.rows for value in row}
     return re.sub(r" ?[(（]([\d.,]{1,15})[)）]", lambda inner: " " if plain(inner[1]) in known else inner[0], answer)
-
-
-def _without_column_of_status(said: str, truth: Truth, question: str) -> str:
-    """A text without the name of a column that tells by a word: the fee status is "paid"."""
-    has_flag = any(value in {*YES_WORDS, *NO_WORDS, *FLAGS} for row in truth.rows for value in row)
-    words = {*" ".join(truth.columns).split()} - {token[0] for token in tokens(question)}
-    if has_flag or not truth.rows or not words:
-        return said
-    return re.sub(rf"\b(?:{'|'.join(map(re.escape, sorted(words)))})\b", " ", said)
 
 
 def _with_verdicts(said: str, columns: tuple[str, ...], question: str) -> str:

@@ -37,7 +37,7 @@ from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_numbe
 from sql_agent.offline_judge.typed.truths import MAX_ITEM_WORDS, MAX_ITEMS, Truth
 from sql_agent.offline_judge.typed.wordings import YEAR, in_asked_form
 from sql_agent.offline_judge.typed.yes_no import without_opposites
-from sql_agent.offline_judge.values import DATE, NUMBER, plain
+from sql_agent.offline_judge.values import DATE, NUMBER, SCALES, TIME, plain
 
 JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
 JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")  # | for values, ? for unknown words
@@ -108,6 +108,17 @@ class Reading:
 
     def marked(self, said: str) -> str:
         return overwritten(said, self._values.read(said)[0], "#")
+
+    def has_other_amount(self, answer: str) -> bool:
+        """Whether a raw answer tells another amount beside a value than its row has there."""
+        if not self._truth.is_named or not self._beside:
+            return False
+        marked = self.marked(in_asked_form(answer, self._truth, self._question))
+        own = {number.lstrip("-") for token in self._numbers for number in NUMBER.findall(token)}
+        known = {form for number in own for form in forms_of(number, "number", self._question, "")}
+        known |= {f"{float(number) * scale:.15g}" for number in own if "." in number for scale in SCALES.values()}
+        amounts = NUMBER.findall(re.sub(rf"{DATE.pattern}|{TIME}", " ", marked))
+        return any(amount.lstrip("-") not in known for amount in amounts)
 
     def _without_own(self, said: str, value: Sought) -> str:
         """What is said, without the question's period, the years of a name and the terms of a number."""

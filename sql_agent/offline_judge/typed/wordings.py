@@ -121,15 +121,12 @@ def _told_once(said: str, truth: Truth, question: str) -> str:
 
 def _without_end_of_month(said: str, date: str) -> str:
     """A text without "the end of June 2025" beside the date that this is."""
-    year, month, day = date[:10].split("-")
-    if date[:10] not in said or int(day) < monthrange(int(year), int(month))[1]:
+    year, month, day = map(int, date[:10].split("-"))
+    if date[:10] not in said or day < monthrange(year, month)[1]:
         return said
-    name = MONTHS[int(month) - 1]
-    return re.sub(
-        rf"\b(?:the )?(?:end|last day) of {name[:3]}(?:{name[3:]})?(?: {year})?\b|{year}年{int(month)}月(?:底|末)",
-        " ",
-        said,
-    )
+    name = rf"{MONTHS[month - 1][:3]}(?:{MONTHS[month - 1][3:]})?"
+    end = rf"\b(?:the )?(?:end|last day) of {name}(?: {year})?\b|{year}年{month}月(?:底|末)"
+    return re.sub(end, " ", said)
 
 
 def with_zeros(said: str, question: str) -> str:
