@@ -23,7 +23,16 @@ from sql_agent.offline_judge.typed.exchanged_rows import are_exchanged
 from sql_agent.offline_judge.typed.forms import forms_of
 from sql_agent.offline_judge.typed.names import CAPITALISED, NO_NAMES, capitalised
 from sql_agent.offline_judge.typed.periods import without_period
-from sql_agent.offline_judge.typed.replaced import COPULA, DEFINITE, is_alike, renames, turns_way
+from sql_agent.offline_judge.typed.replaced import (
+    COPULA,
+    DEFINITE,
+    MIN_NAME,
+    TIMES,
+    is_alike,
+    lacks_subject,
+    renames,
+    turns_way,
+)
 from sql_agent.offline_judge.typed.sentences import (
     CLAUSE_END,
     FRAME,
@@ -38,6 +47,7 @@ from sql_agent.offline_judge.typed.truths import MAX_ITEM_WORDS, MAX_ITEMS, Trut
 from sql_agent.offline_judge.typed.wordings import YEAR, in_asked_form
 from sql_agent.offline_judge.typed.yes_no import without_opposites
 from sql_agent.offline_judge.values import DATE, NUMBER, SCALES, TIME, plain
+from sql_agent.words.meanings import is_chinese_word
 
 JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
 JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")  # | for values, ? for unknown words
@@ -89,6 +99,7 @@ class Reading:
         self._read_numbers(beside)
         self._read_names(raw_question, answer)
         self._doubts = Doubts(truth, self._question)
+        self._lacks_subject = lacks_subject(self._question, self.said)
         columns = " ".join(truth.columns).split()
         self._columns = Lexicon(word for word in columns if stem(word) not in self._content)
         marked = self.marked(self.said)
@@ -229,10 +240,19 @@ class Reading:
             self._doubts.are_in(OR_AGAIN.sub(" ", marked) if is_again else marked)
             or renames(self._question, clause.marked)
             or self._has_other_number(clause)
+            or (clause.values and self._lacks_subject and self._has_other_subject(clause))
             or (self._truth.is_named and self._has_alike(clause))
             or (clause.values and self._is_against_value(clause))
             or self._is_further_item(clause)
         )
+
+    def _has_other_subject(self, clause: Clause) -> bool:
+        """Whether a Chinese name that no dictionary has begins a clause, and not only the value follows."""
+        start, end = clause.unknown[0] if clause.unknown else (0, 0)
+        name, before, behind = (clause.around[n:m] for n, m in ((start, end), (0, start), (end, clause.values[0][0])))
+        is_name = len(name) >= MIN_NAME and re.fullmatch("[\u4e00-\u9fff]+", name) and not is_chinese_word(name)
+        begins = not before.strip() or before.rstrip()[-1] in TIMES
+        return bool(is_name) and begins and bool(behind.strip())
 
     def _has_alike(self, clause: Clause) -> bool:
         names = [clause.around[start:end] for start, end in clause.unknown]

@@ -12,12 +12,14 @@ from os.path import commonprefix
 
 from faker.providers.person.zh_CN import Provider
 
-from sql_agent.offline_judge.lexicon import tokens
+from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
+from sql_agent.offline_judge.sections import parts
 from sql_agent.offline_judge.typed.sentences import FRAME
 from sql_agent.words.meanings import same_meaning
 
 MAX_NAME, MIN_BEHIND = 12, 3  # tokens
 SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
+MIN_NAME = 3  # characters of a Chinese name that no dictionary has
 TIMES = "年月日天季度份周期次场"
 DEFINITE = ("这", "该", "本", "此", "其")
 ASKED = re.compile(r"[#哪谁几何怎吗呢]|什么|多少钱?|是否|(.)[不没]\1")
@@ -75,6 +77,13 @@ def _is_other_name(gone: str, new: str, question: str) -> bool:
     if is_told or FRAME.read(new) != ([], [(0, len(new))]):
         return False
     return not same_meaning(*sorted((gone.rstrip("了"), new)))
+
+
+def lacks_subject(question: str, said: str) -> bool:
+    """Whether a Chinese answer leaves out what the question begins with."""
+    question, told = re.sub(r"^(?:请问|谁是|谁为|[请把按在])+", "", question), spell(said)
+    gone = Lexicon(part for part in parts(question) if spell(part) in told).read(question)[1]
+    return not question.isascii() and bool(gone) and gone[0][0] == 0 and 2 <= gone[0][1] <= MAX_NAME
 
 
 def is_alike(name: str, value: str) -> bool:
