@@ -33,7 +33,7 @@ UNITS = {
 UNITS |= {normalise(word): size for word, size in [*UNITS.items()] if not word.isascii()}
 NAMES = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
 AMOUNT = re.compile(rf"(?<![a-z\d.,:-])(-?\d{{1,15}}(?:\.\d{{1,15}})?)( ?)({NAMES})(?![a-z]|每(?!次))")
-ASKED = re.compile(rf"\b(?:how (?:many|much)|in|of)(?: whole| full)? ({NAMES})\b|[多几]少?个?({NAMES})")
+ASKED = re.compile(rf"\b(?:how (?:many|much)|in|of)(?: whole| full)? ({NAMES})\b(?! \d)|[多几]少?个?({NAMES})")
 MAX_YEARS = 3  # digits of a number of years; one of more is a year
 WORD = re.compile(r"[a-z]+|[\u4e00-\u9fff]+")
 

@@ -46,8 +46,9 @@ MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?\\.?" for month in MONTHS) + "|sep
 WEEKDAY = r"(?:\b(?:mon|tues|wednes|thurs|fri|satur|sun)day[,;]? ?)?"
 DATES = (
     re.compile(
-        r"(?<!\d)(?P<y>\d{4}) ?(?:[-/.]|年的?) ?(?P<m>\d{1,2}) ?[-/.月] ?(?P<d>\d{1,2})(?: ?[日号]|(?!\d))"
-        r"(?:[t ]00:00(?::00)?(?!\d))?(?:[、 ]?(?:星期|周|礼拜)[1-6日天]、?)?"
+        r"(?<!\d)(?P<y>\d{4}) ?(?:[-/.]|年的?) ?(?P<m>\d{1,2}) ?[-/.月] ?(?P<d>\d{1,2})"
+        r"(?: ?[日号]|(?![\d个只件位名条台次家本份]))(?:[t ]00:00(?::00)?(?!\d))?"
+        r"(?:[、 ]?(?:星期|周|礼拜)[1-6日天]、?)?"
     ),
     re.compile(rf"{WEEKDAY}\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[ -](?:of )?(?P<m>{MONTH})[,; -]{{1,2}}(?P<y>\d{{4}})\b"),
     re.compile(r"(?<!\d)(?P<d>1[3-9]|2\d|3[01])[-/](?P<m>0?[1-9]|1[0-2])[-/](?P<y>\d{4})(?!\d)"),
@@ -76,7 +77,7 @@ COLON = re.compile(r"(?<=\d)\**:\** +(?=\**\d)")  # with a blank: of no time, bu
 MONEY = re.compile(r"([^\S\n]?)(?:US|HK)?[$€£¥]\s?(?=-?\d)|(?<=\d) ?[$€£¥](?! ?\d)")
 CENTS = re.compile(r"(€ ?)?(?<![\d.,])(\d+(?:\.\d{3})*),(\d\d)(?!\d)((?(1)| ?(?:€|eur(?:os?)?\b)))", re.I)  # 1.234,50 €
 STROKES = str.maketrans({"Ł": "L", "ł": "l", "Ø": "O", "ø": "o", "Đ": "D", "đ": "d", "ß": "ss", "Æ": "Ae", "æ": "ae"})
-NUMERO = re.compile(r"(?<=[\w(（] )no\. ?(?=\d)|(?<=[(（])no\. ?(?=\d)", re.I)  # no. 7, and no denial
+NUMERO = re.compile(r"(?<=[\w(（] )no\.:? ?(?=[`*\d])|(?<=[(（])no\. ?(?=\d)", re.I)  # no. 7, and no denial
 ABBREVIATED = re.compile(r"\b(mr|mrs|ms|dr|prof|st)\. ?", re.I)
 
 

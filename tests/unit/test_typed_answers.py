@@ -319,15 +319,15 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
     shares = {"reworded en": 0.96, "reworded zh": 0.89, "against club en": 0.83, "against club zh": 0.9}
     shares |= {"held fields zh": 0.9, "held turbine zh": 0.95, "held loyalty zh": 0.83, "held market en": 0.98}
     shares |= {"held observatory zh": 0.96, "held ferry en": 0.92, "held ferry zh": 0.95}
-    shares |= {"clinic en": 0.71, "clinic zh": 0.78, "held clinic en": 0.74, "held clinic zh": 0.71}
-    shares |= {"depot en": 0.76, "depot zh": 0.87, "held depot en": 0.68, "held depot zh": 0.72}
-    shares |= {"harbour en": 0.89, "harbour zh": 0.85, "held harbour en": 0.83, "held harbour zh": 0.83}
+    shares |= {"clinic en": 0.74, "clinic zh": 0.78, "held clinic en": 0.77, "held clinic zh": 0.74}
+    shares |= {"depot en": 0.79, "depot zh": 0.87, "held depot en": 0.7, "held depot zh": 0.73}
+    shares |= {"harbour en": 0.89, "harbour zh": 0.86, "held harbour en": 0.83, "held harbour zh": 0.85}
     shares |= {"columns en": 0.94, "columns zh": 0.92, "held columns en": 0.9, "held columns zh": 0.91}
-    shares |= {"winery zh": 0.92, "held winery en": 0.91, "held winery zh": 0.9}
-    shares |= {"held tramway en": 0.85, "held tramway zh": 0.92}
-    shares |= {"auction en": 0.76, "auction zh": 0.84, "held auction en": 0.83, "held auction zh": 0.85}
-    shares |= {"gauge en": 0.88, "gauge zh": 0.9, "held gauge en": 0.76}
-    shares |= {"kennel en": 0.88, "kennel zh": 0.89, "held kennel en": 0.7, "held kennel zh": 0.78}
+    shares |= {"winery zh": 0.92, "held winery en": 0.91, "held winery zh": 0.91}
+    shares |= {"held tramway en": 0.85, "held tramway zh": 0.94}
+    shares |= {"auction en": 0.9, "auction zh": 0.95, "held auction en": 0.86, "held auction zh": 0.87}
+    shares |= {"gauge en": 0.94, "gauge zh": 0.97, "held gauge en": 0.8}
+    shares |= {"kennel en": 0.88, "kennel zh": 0.9, "held kennel en": 0.73, "held kennel zh": 0.79}
     paid = shares.get(f"{part} {language}", 0.93)
     assert sum(value >= 0.9 for value in right) >= paid * len(right)
     floors = {
@@ -346,7 +346,7 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
         "held ferry en": 0.92,
         "clinic en": 0.95,
         "held clinic en": 0.9,
-        "held clinic zh": 0.92,
+        "held clinic zh": 0.93,
         "depot zh": 0.93,
         "held depot en": 0.91,
         "held depot zh": 0.9,
@@ -389,6 +389,15 @@ COUNT_ZH, WARDEN_ZH, BUILT_ZH = "报名的有多少人？", "赤杨山屋由谁�
         (HEIGHT, "1850.5", "1850.5 m (about 6,071 feet), the second-highest hut of the range.", 1),
         (HEIGHT, "1850.5", "1850.5 m (about 7,000 m).", 0),
         (HEIGHT, "1850.5", "1850.5 km.", 0),
+        (HEIGHT, "1850.5", "1850.5 m (about 1.85 km), by the 12 surveys of 2019.", 1),
+        (HEIGHT, "1850.5", "Some 1.86 km: 1860.5 m.", 0),
+        (HIKE, "27", "There are 27; the other 13 of the 40 stayed in.", 1),
+        ("Who signed the 2021 list of hikers?", "Ilka Brandt", "Ilka Brandt signed the 2020 list of hikers.", 0),
+        (WARDEN, "Ilka Brandt", "Ilka Brandt of Norway is the warden of the Alder hut.", 1),
+        (WARDEN, "Ilka Brandt", "Ilka Brandt is the warden of the Cedar hut.", 0),
+        (IS_OPEN, "1", "The query returned 1 (true): guests are welcome that month.", 1),
+        (IS_OPEN, "1", "The query returned 0 (false): guests are welcome that month.", 0),
+        ("Are all huts open in May?", "0", "Not all of them: two huts open later.", 1),
         (BUILT, "1987-06-02", "It was built on 2 June 1987, by a crew of 14 under Hanna Voss.", 1),
         (BUILT, "1987-06-02", "It was extended on 2 June 1987; it had been built in 1960.", 0),
         (WARDEN, "Ilka Brandt", "The warden is Ilka Brandt (since 2016); her deputy is Tomas Reyes.", 1),

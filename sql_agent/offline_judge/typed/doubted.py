@@ -39,6 +39,7 @@ OF_VALUE = re.compile(  # somebody else: "her brother"
 OTHER_RANK = re.compile(r"(?:\b(?:former|deputy|vice|acting|interim|ex)[ -]|副|前任)([a-z]+|[\u4e00-\u9fff]{2})")
 PLACE = re.compile(
     r"\b(?:came|comes?|finish\w*|plac\w+|rank\w*|is|was|were) (?:in )?(?:the )?(second|third|fourth|fifth)\b"
+    r"|排[名在]?第([2-9])|第([2-9])[名位多大高长低小少]"
 )
 BOUNDS = (  # how a question asks for a bound itself, not for something of the largest one, and how an answer says it
     (

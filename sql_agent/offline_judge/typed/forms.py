@@ -142,7 +142,7 @@ def _months(value: str, question: str) -> list[str]:
     year, n = year_month[1], int(year_month[2])
     name = MONTHS[n - 1]
     forms = [f"{year}-{n:02}", f"{year}-{n}", f"{n}-{year}"]
-    forms += [f"{month} {of}{year}" for month in (name, name[:3]) for of in ("", "of ")]
+    forms += [f"{month} {of}{year}" for month in (name, name[:3], name[:4]) for of in ("", "of ")]
     forms += [f"{year}年{month}月{end}" for month in (n, f"{n:02}") for end in ("", "份")]
     return [*forms, *_names_of_month(n)] if re.search(rf"(?<!\d){year}(?!\d)", question) else forms
 

@@ -5,21 +5,23 @@ from __future__ import annotations
 import re
 
 from sql_agent.offline_judge.foreign import is_foreign
-from sql_agent.offline_judge.lexicon import tokens
 from sql_agent.offline_judge.slots import is_other_kind
 from sql_agent.offline_judge.typed.asides import cut_asides, is_of_other_things, without_process
-from sql_agent.offline_judge.typed.names import capitalised, has_strange_name, has_uncased_name
+from sql_agent.offline_judge.typed.names import NO_NAMES, capitalised, has_strange_name, has_uncased_name
 from sql_agent.offline_judge.typed.reading import ONLY, Reading
 from sql_agent.offline_judge.typed.rivals import is_one_of_many, is_told_of_another
 from sql_agent.offline_judge.typed.sentences import clauses_of
 from sql_agent.offline_judge.typed.sought import Sought, sought
-from sql_agent.offline_judge.typed.truths import FLAGS, NO_WORDS, YES_WORDS, Truth
+from sql_agent.offline_judge.typed.truths import Truth
 from sql_agent.offline_judge.typed.wordings import in_asked_form, prepared, says_nothing_is
 from sql_agent.offline_judge.typed.yes_no import polarity, verdict
 from sql_agent.offline_judge.values import NUMBER, plain
 
 NOTHING = {"none", "nothing", "no", "nobody", "无", "没有"}  # as a truth: the query found no row
 SENTENCE = re.compile(r"(?<=[^\W\d])(?<!\b[A-Z])[.!]\s+|[。！\n]")
+FLAG = r"(?:(?P<yes>1|yes|true|t|是)|0|no|false|f|否)(?! rows?\b)(?!\w)"
+FLAG_AGAIN = r"(?:[ 、(]{1,2}(?(yes)(?:1|true|yes)|(?:0|false|no))(?!\w))?"  # true (1)
+RESULTS = ("query", "query result", "result", "查询", "查询结果", "结果")
 ASKS_NAME = re.compile(r"\b(?:who(?:m|se)?|which)\b|[哪谁]")
 
 
@@ -34,7 +36,10 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
     answer = whole if truth.kind == "yes_no" or is_quoted else cut_asides(whole, value)
     if truth.kind == "yes_no":
         return float(_says_yes_or_no(truth, asked, _without_other_things(answer, asked, value)))
-    if has_strange_name(answer, asked, truth.known) or (truth.is_named and has_uncased_name(answer, asked, truth)):
+    is_bound = truth.n_values > 1 or not capitalised(question) - NO_NAMES <= capitalised(answer)
+    if has_strange_name(answer, asked, truth.known, is_bound=is_bound):
+        return 0.0
+    if truth.is_named and has_uncased_name(answer, asked, truth):
         return 0.0
     if truth.n_values == 1 and truth.values[0] in NOTHING:
         return float(_says_nothing(asked, plain(answer)))
@@ -52,7 +57,6 @@ def typed_value(truth: Truth, *, question: str, answer: str, is_quoted: bool = F
 
 def _says_yes_or_no(truth: Truth, question: str, answer: str) -> bool:
     said = _with_verdicts(plain(_without_row_numbers(answer, truth)), truth.columns, question)
-    said = _without_column_of_status(said, truth, question)
     return polarity(said, question) is (truth.values[0] == "yes") and not is_other_kind(question, said)
 
 
@@ -70,22 +74,12 @@ def _without_row_numbers(answer: str, truth: Truth) -> str:
     return re.sub(r" ?[(（]([\d.,]{1,15})[)）]", lambda inner: " " if plain(inner[1]) in known else inner[0], answer)
 
 
-def _without_column_of_status(said: str, truth: Truth, question: str) -> str:
-    """A text without the name of a column that tells by a word: the fee status is "paid"."""
-    has_flag = any(value in {*YES_WORDS, *NO_WORDS, *FLAGS} for row in truth.rows for value in row)
-    words = {*" ".join(truth.columns).split()} - {token[0] for token in tokens(question)}
-    if has_flag or not truth.rows or not words:
-        return said
-    return re.sub(rf"\b(?:{'|'.join(map(re.escape, sorted(words)))})\b", " ", said)
-
-
 def _with_verdicts(said: str, columns: tuple[str, ...], question: str) -> str:
-    """A text with a yes or a no for the value of a column: (survived = 1), of what the question asks about."""
-    names = "|".join(re.escape(column).replace(r"\ ", "[_ ]") for column in columns if column)
-    if not names:
-        return said
-    of, is_named = r"(?P<of>[^\s,;:。、的]{1,24}的)?", rf"(?<![a-z0-9_])(?:{names})"
-    shown = rf"{of}{is_named}(?: ?[=:]| is| was|[是为]) ?(?:(?P<yes>1|yes|true|是)|0|no|false|否)(?!\w)"
+    """A text with a yes or a no for the value of a column or of the query ("survived = 1", "the query returned true"),
+    of what the question asks about."""
+    names = "|".join(re.escape(column).replace(r"\ ", "[_ ]") for column in (*RESULTS, *columns) if column)
+    of, is_named = r"(?P<of>[^\s,;:。、的]{1,24}的)?", rf"(?<![a-z0-9_])(?:{names})(?:字段|列)?"
+    shown = rf"{of}{is_named}(?: ?[=:]| is| was| returned| returns|返回了?|[是为]) ?{FLAG}{FLAG_AGAIN}"
 
     def verdict_of(value: re.Match[str]) -> str:
         of = value["of"] or ""

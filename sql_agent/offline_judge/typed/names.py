@@ -24,6 +24,7 @@ CAPITALISED = re.compile(r"\b[A-Z][\w-]*")
 PARTICIPLE = re.compile(  # that opens a sentence: Sorting by ...
     r"(?:^|(?<=[.!?:\n] ))[A-Z][a-z]{2,20}ing (?=(?:the|an?|all|by|on|for|its|their|each|every|only|\d+)\b)", re.M
 )
+OF_OTHERS = re.compile(r"\b((?:in|at|of|from|on|for|under|after|before) (?:the |an? )?)(?:[A-Z][\w'’-]*[ ,]{0,2}){1,5}")
 NO_NAMES = {*DAYS, *(f"{day}s" for day in DAYS), *SHORT_DAYS, *MONTHS, *(month[:3] for month in MONTHS)}
 NO_NAMES |= {"sept", "sql", "the", "celsius", "fahrenheit"}
 COURTEOUS = {*map(spell, COMMON)}
@@ -35,14 +36,16 @@ def capitalised(text: str) -> set[str]:
     return {word.strip() for word in words if word not in COURTEOUS and not re.search(r"\d", word)}
 
 
-def has_strange_name(answer: str, question: str, known: Sequence[str]) -> bool:
+def has_strange_name(answer: str, question: str, known: Sequence[str], *, is_bound: bool) -> bool:
     """Whether a capitalised word inside a sentence is neither in the question nor in what the query found; or one at
-    its beginning, before a later word of a value: Pine Table for Oak Table."""
+    its beginning, before a later word of a value: Pine Table for Oak Table. If it `is_bound` to these names, also
+    behind a preposition, as a place."""
     familiar = {*re.findall(f"{LETTER}+", f"{question} {' '.join(known)} {FREE} {TITLES}"), *NO_NAMES, *TALK.split()}
     familiar.update(*(spell(text).split() for text in known))
     later_words = {word for text in known for word in spell(text).split()[1:]}
     answer = QUOTED.sub(r"\1", re.sub(r"[*_`]|(?<=\w)['’](?=[A-Z])", "", answer))
     answer = ABBREVIATED.sub(r"\1 ", answer)
+    answer = answer if is_bound else OF_OTHERS.sub(r"\1", answer)
     words = [word for word in WORD_WITHIN.findall(answer) if word[0].isupper() and sum(map(str.isupper, word)) == 1]
     words += [word for word, behind in PAIR.findall(answer) if spell(plain(behind)).strip() in later_words]
     return any(not {one, one.removesuffix("s")} & familiar for word in words for one in spell(plain(word)).split())

@@ -125,8 +125,9 @@ class Reading:
         if not self._truth.is_named or not self._beside:
             return False
         marked = self.marked(in_asked_form(answer, self._truth, self._question))
-        known = {number.lstrip("-") for token in self._numbers for number in NUMBER.findall(token)}
-        known |= {f"{float(number) * scale:.15g}" for number in known if "." in number for scale in SCALES.values()}
+        own = {number.lstrip("-") for token in self._numbers for number in NUMBER.findall(token)}
+        known = {form for number in own for form in forms_of(number, "number", self._question, "")}
+        known |= {f"{float(number) * scale:.15g}" for number in own if "." in number for scale in SCALES.values()}
         amounts = NUMBER.findall(re.sub(rf"{DATE.pattern}|{TIME}", " ", marked))
         return any(amount.lstrip("-") not in known for amount in amounts)
 
@@ -149,11 +150,11 @@ class Reading:
         is_of_words = truth.is_named and not any(map(NUMBER.fullmatch, truth.values))
         of_rows = {token[0] for value in beside for token in tokens(value)}
         self._of_question = {token[0] for token in tokens(self._question)}
-        told = {token[0] for token in tokens(self._all_said)}
-        self._missing_numbers = {token for token in self._of_question if re.search(r"\d", token)} - told
+        self._asked, self._told = [*_numbered(self._question)], {*spell(self._all_said).split()}
         self._beside = {token for token in of_rows if NUMBER.fullmatch(token)}
         self._numbers = self._of_question | of_rows
         self._numbers |= {str(place) for place in range(1 if is_of_words else truth.n_values, truth.n_values + 1)}
+        self._numbers |= {"1"} if self._value.is_superlative else set()  # the first one
         n = str(truth.n_values) if truth.is_named else "x"
         of_rows = rf"(?<!\d){len(truth.rows)} ?(?:组|groups\b)"
         self._count = re.compile(rf"(?<=[共有这们#]){n}[^\W\d]?(?![\d.])|{of_rows}")
@@ -262,14 +263,24 @@ class Reading:
         return [one for one in told if one not in self._numbers and re.search(r"\d", one)]
 
     def _has_other_number(self, clause: Clause) -> bool:
-        others = self._other_numbers(clause)
-        is_rival = self._truth.kind == "number" and not (clause.values and self._missing_numbers)
-        is_rival = is_rival and not (YEAR.search(self._question) and DATE.search(clause.around))
-        if not is_rival or not others:
-            is_plain = not self._missing_numbers and all(map(NUMBER.fullmatch, others))
-            is_count = is_plain and bool(clause.values) and not (self._has_digit or IS_MOMENT.search(clause.around))
-            return bool(others) and not is_count
-        return has_rival_number(without_numbers(clause.around, frozenset(self._numbers)), self._value)
+        """Whether a clause has a number that may be the answer, or one in the place of a number of the question."""
+        others, kind = self._other_numbers(clause), self._truth.kind
+        if not others or self._is_renumbered(clause):
+            return bool(others)
+        if kind == "number":
+            is_period = YEAR.search(self._question) and DATE.search(clause.around)
+            rest = without_numbers(clause.around, frozenset(self._numbers | self._value.beside))
+            return bool(is_period) or has_rival_number(rest, self._value)
+        is_count = all(map(NUMBER.fullmatch, others)) and bool(clause.values) and not IS_MOMENT.search(clause.around)
+        return self._has_digit or (kind == "date" and not is_count)
+
+    def _is_renumbered(self, clause: Clause) -> bool:
+        """Whether a number stands where the question has another one: "the 2020 final" for "the 2021 final"."""
+        told = {*spell(clause.text).split()} if clause.values else self._told
+        others = [place for number, place in _numbered(clause.around) if number not in self._numbers]
+        asked = {place for number, place in self._asked if number not in told}
+        shapes = {shape for number, (_, shape) in self._asked if number not in self._told and len(shape) > 2}
+        return any(place in asked or place[1] in shapes for place in others)
 
     def _is_against_value(self, clause: Clause) -> bool:
         """Whether a clause tells its values of another thing, or one more beside them."""
@@ -305,6 +316,15 @@ class Reading:
         is_topic = is_topic and (not clause.follows or clause.text.startswith((*DEFINITE, "它", "他", "她")))
         is_long = not clause.text.isascii() and len(clause.text) > LONG_ITEM_ZH
         return is_topic and (is_long or bool(_topics(self._question) & _topics(clause.text)))
+
+
+def _numbered(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The numbers of a text, each with the word before it or behind it, and its shape."""
+    words = ["", *spell(text).split(), ""]
+    for before, number, behind in zip(words, words[1:], words[2:], strict=False):
+        if re.search(r"\d", number):
+            shape = re.sub(r"\d", "9", number)
+            yield from ((number, (beside, shape)) for beside in (f"{before} ", f" {behind}") if beside.strip())
 
 
 def _cites_unknown(clause: Clause) -> bool:

@@ -11,30 +11,34 @@ from itertools import pairwise
 
 from sql_agent.offline_judge.lexicon import Lexicon, tokens
 from sql_agent.offline_judge.slots import is_form, stem
-from sql_agent.offline_judge.typed.calculation import explained
+from sql_agent.offline_judge.typed.calculation import explained, without_again
 from sql_agent.offline_judge.typed.forms import WEEKDAY_ZH, forms_of
 from sql_agent.offline_judge.typed.replaced import SUPERLATIVE
 from sql_agent.offline_judge.typed.sentences import content_of, overwritten
 from sql_agent.offline_judge.typed.truths import Truth
 from sql_agent.offline_judge.typed.wordings import with_zeros
-from sql_agent.offline_judge.units import AMOUNT, UNITS, unit_of
+from sql_agent.offline_judge.units import UNITS, unit_of
 from sql_agent.offline_judge.values import DATE, MONTH, NUMBER, TIME
 from sql_agent.records import AnswerType
 
 LABELLED = re.compile(r"(?:\b(?:no|number|nr|code|id|room|route|phone)\.? ?|[a-z]-|#|编号|号)\d[\w.-]*")
 LATEST = re.compile(r"(?:最近|最后|另|每|某|同)1[\u4e00-\u9fff]|\bone\b")  # no amount
 PART_OF = re.compile(
-    r"\b(\d[\d.]{0,15}) (?:out )?of (?:them|which|whom|these|those|whose)\b|其中[^\d]{0,6}(\d[\d.]{0,15})"
+    r"\b(\d[\d.]{0,15}) (?:out )?of (?:them|which|whom|these|those|whose)\b|(?:其中[^\d]{0,6}|\bother )(\d[\d.]{0,15})"
 )
 YEAR = re.compile(r"\b(?:in|since|until|till|from|by|of|for|during|after|before|and) (?:19|20)\d\d\b|(?:19|20)\d\d年?")
 MOMENT = re.compile(
     rf"{DATE.pattern}|{TIME}|\b(?:{MONTH})\b|\d月|(?<!\d)(?:19|20)\d\d(?!\d| ?(?:k?m|kg|g|l|euros?|dollars?)\b)"
 )
 FIRST_YEAR, NO_YEAR, ASKS_YEAR = 1900, 2100, re.compile(r"\byear\b|[哪几]1?年")
+TWO = re.compile(r"[和与跟比]|\b(?:and|between|than)\b")  # things
 PERCENT = re.compile(r"-?\d[\d.]{0,15} percent(?: of)?")
-WORD_BEHIND = re.compile(r" ?(?:more |of (?:the )?|other )?([a-z]+|[\u4e00-\u9fff])")
+COUNTS = re.compile(r"\b(?:how (?:many|much)|number)\b|[多几]少?个?([元块钱米升克斤吨度天岁秒])")
+WORD_BEHIND = re.compile(r" *(?:more |of (?:the )?|other )?([a-z]+|[\u4e00-\u9fff])")
 LINKS = re.compile(r"is|are|was|were|or|and|to|in|for|on|at|the|an?|as|than|but|if|with|by|from|instead|[是或和到]")
-TOLERANCE = 0.03  # of an amount in another unit
+PLURAL = re.compile(
+    rf"(?: +(?!(?:{LINKS.pattern})\b)[a-z-]+){{0,2}}? +(?!(?:{LINKS.pattern}|has)\b)([a-z]{{3,}}(?<!s)s)\b"
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Sought:
     number: float | None
     unit: str
     content: frozenset[str]
+    counted: frozenset[str]
     has_digit: bool
     follows: frozenset[str]
     explained: frozenset[str]
@@ -82,13 +87,27 @@ def sought(truth: Truth, question: str, said: str) -> Sought:
         unit="percent"
         if re.search("percent|百分", question) or truth.values[0].startswith("0.")
         else unit_of(question, truth.values[0], truth.columns),
-        content=frozenset(content_of(question)) | {sign for sign in question if not sign.isascii()},
+        content=_content(question),
+        counted=_counted(question),
         has_digit=any(re.search(r"\d", value) for value in truth.values),
         follows=frozenset(re.findall(r"# ?([a-z]+|[\u4e00-\u9fff])", marked)),
         explained=explained(WEEKDAY_ZH.sub(" ", marked), float(number[0]), own) if number else frozenset(),
-        beside=frozenset(number for row in truth.rows for cell in row for number in NUMBER.findall(cell)),
+        beside=frozenset(number for row in truth.rows for cell in row for number in NUMBER.findall(cell))
+        | ({"2"} if TWO.search(question) else set()),
         is_superlative=SUPERLATIVE.search(question) is not None,
     )
+
+
+def _content(said: str) -> frozenset[str]:
+    return frozenset(content_of(said)) | {sign for sign in said if not sign.isascii()}
+
+
+def _counted(question: str) -> frozenset[str]:
+    """The words of what a question counts; all where they cannot be told apart."""
+    if not (counts := COUNTS.search(question)):
+        return _content("" if question.isascii() else question)
+    noun = PLURAL.match(question, counts.end()) or counts
+    return frozenset({stem(noun[1])}) if noun[1] else _content(question)
 
 
 def has_rival_number(said: str, value: Sought) -> bool:
@@ -99,7 +118,7 @@ def has_rival_number(said: str, value: Sought) -> bool:
         few = 1 if said.isascii() else 2
         if len(value.content & {token[0] for token in tokens(said)}) <= few:  # of another thing
             said = PART_OF.sub(lambda part: " " if float((part[1] or part[2]).rstrip(".")) < number else part[0], said)
-        said = AMOUNT.sub(lambda amount: " " if _is_same(float(amount[1]), amount[3], value) else amount[0], said)
+        said = without_again(said, [number], value.unit)
     said = re.sub(rf"{DATE.pattern}|{TIME}", " ", said)
     if number is None or not FIRST_YEAR <= number < NO_YEAR:
         said = YEAR.sub(" ", said)
@@ -126,15 +145,8 @@ def is_counted(behind: str, value: Sought) -> bool:
     word = following[1]
     if word in UNITS and value.unit in UNITS:
         return UNITS[value.unit][0] == UNITS[word][0]
-    return (
-        bool({word, stem(word)} & value.content) or word in ("percent", value.unit) or LINKS.fullmatch(word) is not None
-    )
-
-
-def _is_same(number: float, unit: str, value: Sought) -> bool:
-    """Whether an amount is the value in another unit, about."""
-    if value.unit not in UNITS or value.number is None:
-        return False
-    (kind, size), (its_kind, its_size) = UNITS[value.unit], UNITS[unit]
-    wanted = value.number * size
-    return kind == its_kind and size != its_size and abs(number * its_size - wanted) <= TOLERANCE * abs(wanted)
+    if word in ("percent", value.unit) or LINKS.fullmatch(word):
+        return True
+    noun = PLURAL.match(behind)
+    asked = value.counted if noun or not word.isascii() else value.content
+    return bool({word, stem(noun[1] if noun else word)} & asked)

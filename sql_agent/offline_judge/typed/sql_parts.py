@@ -25,7 +25,7 @@ CLAUSES = re.compile(
     rf"|\b{NAME} IS (?:NOT )?NULL\b"
 )
 CONDITION = re.compile(
-    r"(?P<column>(?<![\w.<])[a-z_][\w.]{0,60})"
+    r"(?P<column>(?<![\w.<])(?<!\d )[a-z_][\w.]{0,60})"
     rf"(?: ?==? ?(?P<value>{LITERAL})| (?:<=?|>=?|!=|<>|LIKE) {LITERAL}"
     rf"| (?:BETWEEN|between) {LITERAL} (?:AND|and) {LITERAL})"
 )

@@ -13,6 +13,7 @@ from itertools import pairwise
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
 from sql_agent.offline_judge.offers import cut_offers
 from sql_agent.offline_judge.slots import stem
+from sql_agent.offline_judge.typed.calculation import is_same, without_again
 from sql_agent.offline_judge.typed.names import NO_NAMES, capitalised
 from sql_agent.offline_judge.typed.sentences import CLAUSE_END, FRAME, content_of
 from sql_agent.offline_judge.typed.sql_parts import without_sql
@@ -97,6 +98,7 @@ def in_asked_form(answer: str, truth: Truth, question: str) -> str:
     said = ITEM_MARK.sub(lambda mark: "\n" if int(mark[1]) <= n > 1 else mark[0], plain(answer))
     if truth.values == ("0",):
         said = with_zeros(said, question)
+    said = _told_once(said, truth, question)
     if truth.values == ("1",):
         said = SINGLE.sub(" 1 ", said)
     if truth.kind == "date":
@@ -109,17 +111,22 @@ def in_asked_form(answer: str, truth: Truth, question: str) -> str:
     return _without_false_percent(said, first, truth, question)
 
 
+def _told_once(said: str, truth: Truth, question: str) -> str:
+    """A text without what tells a number of the truth once more, rounded or in another unit."""
+    numbers = [float(number[0]) for value in truth.values if (number := NUMBER.match(value))]
+    told = [float(number) for number in NUMBER.findall(said)]
+    told = [number for number in numbers if any(is_same(one, number) for one in told)]
+    return without_again(said, told, unit_of(question, truth.values[0], truth.columns))
+
+
 def _without_end_of_month(said: str, date: str) -> str:
     """A text without "the end of June 2025" beside the date that this is."""
-    year, month, day = date[:10].split("-")
-    if date[:10] not in said or int(day) < monthrange(int(year), int(month))[1]:
+    year, month, day = map(int, date[:10].split("-"))
+    if date[:10] not in said or day < monthrange(year, month)[1]:
         return said
-    name = MONTHS[int(month) - 1]
-    return re.sub(
-        rf"\b(?:the )?(?:end|last day) of {name[:3]}(?:{name[3:]})?(?: {year})?\b|{year}年{int(month)}月(?:底|末)",
-        " ",
-        said,
-    )
+    name = rf"{MONTHS[month - 1][:3]}(?:{MONTHS[month - 1][3:]})?"
+    end = rf"\b(?:the )?(?:end|last day) of {name}(?: {year})?\b|{year}年{month}月(?:底|末)"
+    return re.sub(end, " ", said)
 
 
 def with_zeros(said: str, question: str) -> str:

@@ -32,7 +32,7 @@ FEW_WORDS = 3  # of "it is not", which speaks of nothing else
 SIZES = re.findall(  # no doubts in what is told beside a yes or a no
     "[^|]+",
     "about|around|over|under|between|above|below|before|after|almost|nearly|roughly|at least|at most|more than"
-    "|less than|fewer than|超过|左右|约|不到|至少",
+    "|less than|fewer than|超过|左右|约|不到|至少|大于|小于|高于|低于|多于|少于",
 )
 OFFERS_BOTH = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question
 POLITE = re.compile(r"^(is|are|was|were|do|does|did|has|have|had|can|could|will|would|should) not\b")  # isn't it?
@@ -41,6 +41,8 @@ IS_VERDICT = re.compile(rf"(?![有没])(?:{YES.pattern}|{NO.pattern})")
 ENUMERATION = re.compile(r"[^\W_]、[^\W_]{1,3}、(?=[\u4e00-\u9fff])")  # within a name: 初二（1）班
 TWICE_DENIED = re.compile(r"\b(?:not|never) (?:been |being )?not\b|(?:并?不是|并[非不]|没有?|从?[不未])[不未没]有?")
 ENDS_DENYING = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")  # "never", "unfortunately not"
+ALL = re.compile(r"\b(?:all|every)\b|[都每]|所有|全部")
+NOT_ALL = re.compile(r"not (?:all|every)\b|(?:并非|不是|没有?)(?:所有|全|每|都)")
 IMPERATIVE = re.compile(r"(?:please|see|check|refer|请[查参])\b")
 CONCLUDES = re.compile(
     r"^(?:(?:and|so|that|this|which|then|therefore|thus|hence) |因此|所以|故)*"
@@ -131,6 +133,8 @@ def _says(clause: str, question: str, *, after: bool | None) -> Saying:
         return "frame"
     clause = re.sub("no longer|yet to|not yet", "not", re.sub(r"\bs not\b", "is not", clause))
     clause = SAYS_NOTHING.sub(" ", CONCLUDES.sub("", clause))
+    if NOT_ALL.match(clause) and ALL.search(question):
+        return False
     if TOPIC.match(clause) and not DENIALS.search(clause):
         return "frame"
     lead = NO.match(clause) or YES.match(clause)
