@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from sql_agent.offline_judge.doubts import CITES, is_frame, says_they_differ
 from sql_agent.offline_judge.exam import Exam
@@ -31,6 +31,26 @@ BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginn
 MAX_CLAUSE = 200  # characters before what is unknown in it, and behind
 MIN_NAME_CHARS, MAX_NAME_CHARS = 4, 60  # with the blanks around it
 LEAST_QUOTED, MOST_BESIDE = 12, 0.4  # characters quoted, and the share of these that remarks and glue may have
+
+
+def names_first(exam: Exam, words: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Known words as they are read: where names stand behind their facts all along ("X (A), Y (B)"), before these."""
+    every = frozenset(fact.section for fact in exam.facts)
+    marks = list[tuple[int, tuple[frozenset[int], ...]]]()
+    for n, (_, _, word) in enumerate(words):
+        is_fact = word in exam.of_form or word in exam.wholes or word in exam.beside.keys() - exam.names.keys()
+        called = () if is_fact or exam.question in word else exam.callers.read(word)[0]
+        named = tuple(exam.names[name] for *_, name in called if not every <= exam.names[name])
+        marks += [(n, named)] * bool(is_fact or named)
+    groups = [[*group] for _, group in groupby(marks, lambda mark: bool(mark[1]))]
+    told = [[one for _, named in group for one in named] for group in groups]
+    if told and len({*told[0]}) == len(told[0]) > 1 and not frozenset.intersection(*told[0]):  # what is compared
+        groups, told = groups[1:], told[1:]
+    is_behind = len(told) > 2 and told[-1] and not told[0] and all(frozenset.intersection(*one) for one in told[1::2])
+    order = {n: n for n in range(len(words))}
+    for facts, names in zip(groups[::2], groups[1::2], strict=True) if is_behind else ():
+        order |= {n: facts[0][0] - 0.5 for n, _ in names}
+    return [words[n] for n in sorted(order, key=lambda n: order[n])]
 
 
 class Around:
