@@ -17,7 +17,7 @@ from sql_agent.offline_judge.exam import Exam
 from sql_agent.offline_judge.layout import captions, is_caption, is_joint
 from sql_agent.offline_judge.lexicon import DENYING, spell
 from sql_agent.offline_judge.remarks import CLAUSE_END as REMARK_END
-from sql_agent.offline_judge.remarks import is_glue, is_remark
+from sql_agent.offline_judge.remarks import is_by_dictionary, is_glue, is_remark
 from sql_agent.offline_judge.slots import stem
 from sql_agent.offline_judge.words import COLUMNS
 
@@ -71,6 +71,7 @@ class Around:
         pieces = (m.span() for start, end in unknown for m in PIECE.finditer(self._text, start, end))
         unknown = [(start, end) for start, end in pieces if not self._text[start:end].isspace()]
         unknown = [(start, end) for start, end in unknown if not self._is_layout(start, end)]
+        known = [self._exam.question, *self._exam.texts]
         starts, left = [start for start, _ in unknown], list[tuple[int, int]]()
         for (_, after), (until, _) in pairwise([(0, 0), *facts, (len(self._text),) * 2]):
             ends = SENTENCE_END.search(self._text, after, until)
@@ -87,7 +88,8 @@ class Around:
                 tells = self._text[begin : ends.end() if ends else until]
                 tells = tells[: next((m.start() for m in FRAME_END.finditer(tells, here[-1][1])), len(tells))]
                 whole = self._text[begin : ends.start() if ends else until]
-                is_free = is_frame(tells, here, is_last=until == len(self._text)) or (
+                is_frame_ = is_frame(tells, here, is_last=until == len(self._text))
+                is_free = (is_frame_ and not is_by_dictionary(tells, here, known)) or (
                     self._exam.compares and says_they_differ(whole)
                 )
                 left += [] if is_free else unknown[sentence:stop]

@@ -237,7 +237,7 @@ UNIT = re.compile(r"[a-z]+|[\u4e00-\u9fff]+|\S")
 LONGEST = 5  # characters of a Chinese word
 _TALK, _DATA = {*phrases(TALK)} - PERMITS, {*phrases(DATA)}
 AROUND = {*FREE.split(), *_TALK, *phrases(f"{GRAMMAR} {DATA} {PHRASES}"), "about"} - PERMITS
-_FRAME, _LAST = Lexicon(AROUND), Lexicon({*AROUND, *phrases(CLOSING)})
+_FRAME, LAST = Lexicon(AROUND), Lexicon({*AROUND, *phrases(CLOSING)})
 _WHOLE = " ".join(one for one in TALK.split() if "_" in one or not one.isascii())  # says nothing with what denies in it
 _CHAT, _CLOSING = Lexicon(phrases(_WHOLE)), Lexicon(phrases(f"{_WHOLE} {CLOSING}"))
 
@@ -245,7 +245,7 @@ _CHAT, _CLOSING = Lexicon(phrases(_WHOLE)), Lexicon(phrases(f"{_WHOLE} {CLOSING}
 def is_frame(text: str, unknown: Sequence[tuple[int, int]], *, is_last: bool = False) -> bool:
     """Whether a text around a quote only says whence it is or, where no quote follows, closes; `unknown` is where its
     words of no list are."""
-    chat, frame = (_CLOSING, _LAST) if is_last else (_CHAT, _FRAME)
+    chat, frame = (_CLOSING, LAST) if is_last else (_CHAT, _FRAME)
     text = OFFER.sub(lambda offer: " " * len(offer[0]), text) if is_last else text
     text = FORMULAS.sub(lambda said: " " * len(said[0]), text)
     strange = {place for start, end in frame.read(text)[1] for place in range(start, end)} - _dictionary(
