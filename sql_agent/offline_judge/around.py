@@ -17,7 +17,7 @@ from sql_agent.offline_judge.exam import Exam
 from sql_agent.offline_judge.layout import captions, is_caption, is_joint
 from sql_agent.offline_judge.lexicon import DENYING, spell
 from sql_agent.offline_judge.remarks import CLAUSE_END as REMARK_END
-from sql_agent.offline_judge.remarks import is_by_dictionary, is_glue, is_remark
+from sql_agent.offline_judge.remarks import LIGHT, is_by_dictionary, is_glue, is_remark
 from sql_agent.offline_judge.slots import stem
 from sql_agent.offline_judge.words import COLUMNS
 
@@ -60,6 +60,7 @@ class Around:
         self._exam = exam
         self._text = text
         self._words = words
+        self._last = next((start for start, _, word in reversed(words) if word.strip() not in LIGHT), 0)
 
     def foreign(self, unknown: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
         """What is unknown but in sentences, or beginnings of one that a fact ends, that say whence a quote is."""
@@ -109,6 +110,8 @@ class Around:
         asked = {stem(word) for word in self._exam.question.split()}
         first = bisect_left(facts, begin, key=lambda fact: fact[1])
         here = facts[first : bisect_left(facts, until, lo=first, key=lambda fact: fact[0])]
+        if here and end > here[-1][1] and self._text[start:end].strip(MARKS) not in LIGHT:  # joins nothing
+            return False
         if here:
             ends = [begin, *(place for fact in here for place in fact), until]
             around = " # ".join(self._text[a:b] for a, b in zip(ends[::2], ends[1::2], strict=True))
@@ -124,7 +127,8 @@ class Around:
         if (
             self.is_label(start, end)
             or self.is_column(start, end)
-            or is_joint(piece, self._text[start + len(piece) :], self._n_counted, asked)
+            or start < self._last
+            and is_joint(piece, self._text[start + len(piece) :], self._n_counted, asked)
         ):
             return True
         return any(
