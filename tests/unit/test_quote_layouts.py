@@ -399,3 +399,27 @@ def test_one_caption_over_all_that_is_told_is_no_order_in_it(layout, language: s
     texts = [f"{one}{text[-1]}" for one in re.split(r"\. |。", text.rstrip(".。"))]
     assert paid(question, layout(asked, texts), [Cell(text, "1", asked)]) >= 0.9
     assert paid(question, layout(name, texts), [Cell(text, "1", asked)]) <= CAP
+
+
+SAID = {
+    "en": ["Riddle: {}", "Propaganda: {}", "{} Hype.", "{} Satire.", "{} Disputed.", "He said: {}", "They claim: {}"]
+    + ["{}\nGull:", "{}\nHoax:", "{}\nIn a dream:", "{} (F)", "{} Or so.", "{} So he claims."],
+    "zh": ["谜语：{}", "歌词：{}", "{}童话。", "{}差评。", "{}移花接木。", "网上说：{}", "所谓{}"]
+    + ["{}\n海鸥：", "{}\n谬论：", "{}\n梦里：", "{}他们这么说。"],
+}
+
+
+@pytest.mark.parametrize(("language", "around"), [(one, text) for one in SAID for text in SAID[one]])
+def test_what_dictionaries_know_is_no_frame_by_itself(language: str, around: str) -> None:
+    for asked, text in ROW[language].items():
+        question = f"What is the {asked} of the pika?" if language == "en" else f"槭树的{asked}是什么？"
+        assert paid(question, text, [Cell(text, "1", asked)]) >= 0.9
+        assert paid(question, around.format(text), [Cell(text, "1", asked)]) <= CAP
+
+
+@pytest.mark.parametrize("word", ["cancelled", "expired", "swapped"])
+@pytest.mark.parametrize("joint", [" ", " — ", ", "])
+def test_a_verb_behind_the_last_fact_joins_nothing(word: str, joint: str) -> None:
+    for asked, text in ROW["en"].items():
+        said = f"{text.rstrip('.')}{joint}{word}"
+        assert paid(f"What is the {asked} of the pika?", said, [Cell(text, "1", asked)]) <= CAP
