@@ -63,8 +63,11 @@ def is_by_dictionary(text: str, unknown: Sequence[tuple[int, int]], known: Colle
     riddle, an old version."""
     listed = {place for start, end, _ in LAST.read(text)[0] for place in range(start, end)}
     new = {place for start, end in unknown for place in range(start, end)} - listed
-    said = [(start, text[start:end]) for start, end in words_of(text) if re.search(r"\w", text[start:end])]
-    is_new = [start in new for start, word in said if word not in LIGHT]
+    words = [(start, text[start:end]) for start, end in words_of(text)]
+    said = [(start, word) for start, word in words if re.search(r"\w", word) and word not in LIGHT]
+    begin = text.rfind(":", 0, next((start for start, _ in said if start in new), 0))
+    said = [(start, word) for start, word in said if start > begin]
+    is_new = [start in new for start, _ in said]
     return any(is_new) and all(is_new) and not any(spell(word) in one for _, word in said for one in known)
 
 
