@@ -10,14 +10,14 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from sql_agent.offline_judge.doubts import CITES, is_frame, says_they_differ
 from sql_agent.offline_judge.exam import Exam
 from sql_agent.offline_judge.layout import captions, is_caption, is_joint
 from sql_agent.offline_judge.lexicon import DENYING, spell
 from sql_agent.offline_judge.remarks import CLAUSE_END as REMARK_END
-from sql_agent.offline_judge.remarks import is_glue, is_remark
+from sql_agent.offline_judge.remarks import LIGHT, is_by_dictionary, is_glue, is_remark
 from sql_agent.offline_judge.slots import stem
 from sql_agent.offline_judge.words import COLUMNS
 
@@ -33,6 +33,26 @@ MIN_NAME_CHARS, MAX_NAME_CHARS = 4, 60  # with the blanks around it
 LEAST_QUOTED, MOST_BESIDE = 12, 0.4  # characters quoted, and the share of these that remarks and glue may have
 
 
+def names_first(exam: Exam, words: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Known words as they are read: where names stand behind their facts all along ("X (A), Y (B)"), before these."""
+    every = frozenset(fact.section for fact in exam.facts)
+    marks = list[tuple[int, tuple[frozenset[int], ...]]]()
+    for n, (_, _, word) in enumerate(words):
+        is_fact = word in exam.of_form or word in exam.wholes or word in exam.beside.keys() - exam.names.keys()
+        called = () if is_fact or exam.question in word else exam.callers.read(word)[0]
+        named = tuple(exam.names[name] for *_, name in called if not every <= exam.names[name])
+        marks += [(n, named)] * bool(is_fact or named)
+    groups = [[*group] for _, group in groupby(marks, lambda mark: bool(mark[1]))]
+    told = [[one for _, named in group for one in named] for group in groups]
+    if told and len({*told[0]}) == len(told[0]) > 1 and not frozenset.intersection(*told[0]):  # what is compared
+        groups, told = groups[1:], told[1:]
+    is_behind = len(told) > 2 and told[-1] and not told[0] and all(frozenset.intersection(*one) for one in told[1::2])
+    order = {n: n for n in range(len(words))}
+    for facts, names in zip(groups[::2], groups[1::2], strict=True) if is_behind else ():
+        order |= {n: facts[0][0] - 0.5 for n, _ in names}
+    return [words[n] for n in sorted(order, key=lambda n: order[n])]
+
+
 class Around:
     """What stands around the facts of an answer's text, whose known words are `words`."""
 
@@ -40,6 +60,7 @@ class Around:
         self._exam = exam
         self._text = text
         self._words = words
+        self._last = next((start for start, _, word in reversed(words) if word.strip() not in LIGHT), 0)
 
     def foreign(self, unknown: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
         """What is unknown but in sentences, or beginnings of one that a fact ends, that say whence a quote is."""
@@ -51,6 +72,7 @@ class Around:
         pieces = (m.span() for start, end in unknown for m in PIECE.finditer(self._text, start, end))
         unknown = [(start, end) for start, end in pieces if not self._text[start:end].isspace()]
         unknown = [(start, end) for start, end in unknown if not self._is_layout(start, end)]
+        known = [self._exam.question, *self._exam.texts]
         starts, left = [start for start, _ in unknown], list[tuple[int, int]]()
         for (_, after), (until, _) in pairwise([(0, 0), *facts, (len(self._text),) * 2]):
             ends = SENTENCE_END.search(self._text, after, until)
@@ -67,7 +89,8 @@ class Around:
                 tells = self._text[begin : ends.end() if ends else until]
                 tells = tells[: next((m.start() for m in FRAME_END.finditer(tells, here[-1][1])), len(tells))]
                 whole = self._text[begin : ends.start() if ends else until]
-                is_free = is_frame(tells, here, is_last=until == len(self._text)) or (
+                is_frame_ = is_frame(tells, here, is_last=until == len(self._text))
+                is_free = (is_frame_ and not is_by_dictionary(tells, here, known)) or (
                     self._exam.compares and says_they_differ(whole)
                 )
                 left += [] if is_free else unknown[sentence:stop]
@@ -87,6 +110,8 @@ class Around:
         asked = {stem(word) for word in self._exam.question.split()}
         first = bisect_left(facts, begin, key=lambda fact: fact[1])
         here = facts[first : bisect_left(facts, until, lo=first, key=lambda fact: fact[0])]
+        if here and end > here[-1][1] and self._text[start:end].strip(MARKS) not in LIGHT:  # joins nothing
+            return False
         if here:
             ends = [begin, *(place for fact in here for place in fact), until]
             around = " # ".join(self._text[a:b] for a, b in zip(ends[::2], ends[1::2], strict=True))
@@ -102,7 +127,8 @@ class Around:
         if (
             self.is_label(start, end)
             or self.is_column(start, end)
-            or is_joint(piece, self._text[start + len(piece) :], self._n_counted, asked)
+            or start < self._last
+            and is_joint(piece, self._text[start + len(piece) :], self._n_counted, asked)
         ):
             return True
         return any(

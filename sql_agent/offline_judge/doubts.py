@@ -39,8 +39,12 @@ by (?:the|an?) (?:teacher|student|pupil|assistant|son|daughter|wife|husband|brot
 (?:free|devoid) (?:of|from)|bet|wager|apart from|ma(?:de|king|ke) (?:it |this |that |these |all )up
 (?<!is )(?<!are )(?<!was )(?<!were )(?<!be )used to|formerly|no longer
 no (?:records?|information|data|entry|results?|mention|idea|clue)|get back to you
-who knows|(?:so|as|or so) they (?:say|claim)
+who knows|so-called
 """
+HEARSAY = re.compile(  # of somebody, and of no source
+    r"(?:[他她]们?的?|有人|网上?|网?友|人家|广告)[这那么样是都也]{0,3}[说讲传称]|所谓|[自号]称"
+    r"|\b(?:he|she|they|people|some(?:one|body)?|others?|ads?) (?:sa(?:y|ys|id)|claim(?:s|ed)?|tells?|told|wrote)\b"
+)
 DENIALS = re.compile(
     r"[不没非无未否莫勿绝]|\b(?:no|not|never|none|neither|nor|cannot|nobody|nothing|nowhere|without|by no means)\b"
 )
@@ -57,7 +61,7 @@ FREE = """
 the a an is are was were be been has have had does do did of in on at by to for with and there it its s this that they
 them these those he she his her their who which what how many much when where here total altogether all as so from
 namely following follows follow than i we you me my our us your found ve ll re m d can ca wo percent dollars euros
-pounds $ € £ ¥ % ° c f , . & ' =
+pounds $ € £ ¥ % ° c , . & ' =
 """
 # Of a clause that tells no value, of a sentence around a quote: what it is and whence it is known, and courtesy.
 TALK_EN = """
@@ -237,7 +241,7 @@ UNIT = re.compile(r"[a-z]+|[\u4e00-\u9fff]+|\S")
 LONGEST = 5  # characters of a Chinese word
 _TALK, _DATA = {*phrases(TALK)} - PERMITS, {*phrases(DATA)}
 AROUND = {*FREE.split(), *_TALK, *phrases(f"{GRAMMAR} {DATA} {PHRASES}"), "about"} - PERMITS
-_FRAME, _LAST = Lexicon(AROUND), Lexicon({*AROUND, *phrases(CLOSING)})
+_FRAME, LAST = Lexicon(AROUND), Lexicon({*AROUND, *phrases(CLOSING)})
 _WHOLE = " ".join(one for one in TALK.split() if "_" in one or not one.isascii())  # says nothing with what denies in it
 _CHAT, _CLOSING = Lexicon(phrases(_WHOLE)), Lexicon(phrases(f"{_WHOLE} {CLOSING}"))
 
@@ -245,14 +249,14 @@ _CHAT, _CLOSING = Lexicon(phrases(_WHOLE)), Lexicon(phrases(f"{_WHOLE} {CLOSING}
 def is_frame(text: str, unknown: Sequence[tuple[int, int]], *, is_last: bool = False) -> bool:
     """Whether a text around a quote only says whence it is or, where no quote follows, closes; `unknown` is where its
     words of no list are."""
-    chat, frame = (_CLOSING, _LAST) if is_last else (_CHAT, _FRAME)
+    chat, frame = (_CLOSING, LAST) if is_last else (_CHAT, _FRAME)
     text = OFFER.sub(lambda offer: " " * len(offer[0]), text) if is_last else text
     text = FORMULAS.sub(lambda said: " " * len(said[0]), text)
     strange = {place for start, end in frame.read(text)[1] for place in range(start, end)} - _dictionary(
         text, is_last=is_last
     )
     is_strange = any(place in strange and text[place] != " " for start, end in unknown for place in range(start, end))
-    if is_strange or re.match(r"\W*(?:or(?![a-z])|或)", text):
+    if is_strange or HEARSAY.search(text) or re.match(r"\W*(?:or(?![a-z])|或)", text):
         return False
     if is_last and strange and is_frame(text, unknown) is False:  # advice and offers tell nothing of what is asked
         return False

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FREE, LONGEST, PERMITS
+from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FREE, HEARSAY, LONGEST, PERMITS
 from sql_agent.offline_judge.echoes import JUDGING
 from sql_agent.offline_judge.lexicon import Lexicon, tokens
 from sql_agent.offline_judge.slots import is_form
@@ -24,12 +24,14 @@ which who you your or but"""
 JOINTS_ZH = (
     "但 但是 应 应该 须 需 需要 见 再 然后 最后 从 到 于 系 由 将 把 在 有 还 就 以 之 与 给 对 其 着 者 这 该 此 各 每"
 )
-CLAIMS = re.compile(rf"{JUDGING.pattern}|{DENIALS.pattern}|{DOUBTS.pattern}|{DENIES.pattern}|{STOPS.pattern}")
+CLAIMS = re.compile(
+    rf"{JUDGING.pattern}|{DENIALS.pattern}|{DOUBTS.pattern}|{HEARSAY.pattern}|{DENIES.pattern}|{STOPS.pattern}"
+)
 HEAD = re.compile(r"^\|?(?P<head>[^\n]*)\n\|?[ :]*-[-:| ]*$", re.MULTILINE)  # a table's first line
 CELL = re.compile(r"[^|\n]+")
 LABEL = re.compile(  # of a line or a row, or before a colon
-    r"(?:^|(?<=\n))\|?(?P<of_line>[^\n|:;。·—–]{1,40})(?=[:·—–]|\| *[^\s|]|\n[^\n|])"
-    r"|(?<=[;。])(?P<label>[^\n|:;。]{1,40})(?=:)"
+    r"(?:^|(?<=\n))\|?(?P<of_line>[^\n|:;。·—–]{1,40})(?=[:·—–]\s*[^\s|]|\| *[^\s|]|\n[^\n|])"
+    r"|(?<=[;。])(?P<label>[^\n|:;。]{1,40})(?=:\s*\S)"
 )
 NUMBERS = "one two three four five six seven eight nine ten"
 SIZES = {word: str(n) for n, word in enumerate(NUMBERS.split(), 1)}

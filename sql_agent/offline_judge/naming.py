@@ -58,12 +58,14 @@ def _names_by_row(question: str, cells: Sequence[Cell]) -> Names:
         if cell.row in called and cell.column in naming and len(tokens(text)) <= MAX_NAME:
             told = [text[start:end] for start, end, _ in asked.read(text)[0]]
             called[cell.row] |= {text, max(told, key=len, default=text)}
+    if len(called) < 2 or not all(called.values()):
+        return {}
     others = {row: {name for one in called if one != row for name in called[one]} for row in called}
     own = {
         row: {one for one in called[row] if len(one) > 1 and not any(spell(one) in spell(name) for name in others[row])}
         for row in called
     }
-    if len(own) < 2 or not all(own.values()):
+    if not all(own.values()):
         return {}
     return {name: frozenset(n for n, cell in enumerate(cells) if cell.row == row) for row in own for name in own[row]}
 

@@ -20,6 +20,7 @@ from sql_agent.offline_judge.around import (
     SENTENCE_END,
     SENTENCE_ENDS,
     Around,
+    names_first,
 )
 from sql_agent.offline_judge.clauses import CLAUSE_END
 from sql_agent.offline_judge.doubts import is_frame
@@ -100,12 +101,13 @@ class Reading:
             unknown = [one for one in pieces if not self._is_why(*one)]
         self._around, after = Around(exam, self._text, words), 0
         last = 0
-        for start, end, word in words:
+        for start, end, word in names_first(exam, words):
             if "\n" in self._text[last:start] and len(self._ahead) > 1:  # a line of several names begins no row
                 self._ahead = []
             if self._around.is_own_label(start):
                 self._told.append(("", frozenset()))
-                self._named = [one for one in self._named if self._is_of_row(one)] if all(exam.rows) else self._named
+                if all(exam.rows) and re.search(r"\w", self._text[after:start]):
+                    self._named = [one for one in self._named if self._is_of_row(one)]
             last = end
             self._is_shared = self._around.is_label(start, end)  # told before each of several items
             self._lead: slice | None = slice(after, start)  # what was told since the last fact, until one is

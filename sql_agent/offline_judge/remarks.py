@@ -8,10 +8,11 @@ nothing that denies, doubts, permits, counts or compares. Not covered: a verb th
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 
-from sql_agent.offline_judge.doubts import AROUND, DOUBTS, words_of
+from sql_agent.offline_judge.doubts import AROUND, DOUBTS, FREE, GRAMMAR, LAST, words_of
 from sql_agent.offline_judge.layout import CLAIMS, COUNT, SIZES
-from sql_agent.offline_judge.lexicon import Lexicon, tokens
+from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.slots import stem
 from sql_agent.offline_judge.words import RELATIONS, phrases
 from sql_agent.words.meanings import is_chinese_word, is_english, is_general, is_of_talk, is_person, is_plain_verb
@@ -39,6 +40,7 @@ NAMED = re.compile(  # what it is a table of
 )
 HAS = frozenset(map(stem, re.findall(r"\w+", "has have covers deals holds contains lists concerns applies matches")))
 TELLING = Lexicon(word for _, says in RELATIONS for word in phrases(says))  # of what kind something is
+LIGHT = {*FREE.split(), *phrases(GRAMMAR)}
 MAX_WISH, MAX_NEW, MAX_GLUE = 7, 3, 2  # words, of two characters in Chinese
 
 
@@ -54,6 +56,19 @@ def is_remark(clause: str, asked: set[str], n_facts: int) -> bool:
     new = _new(clause, asked)
     is_of_source = all(SOURCE.fullmatch(one) or stem(one) in HAS or is_of_talk(one) for one in new)
     return SOURCE.search(clause) is not None and _size(new) <= MAX_NEW and is_of_source
+
+
+def is_by_dictionary(text: str, unknown: Sequence[tuple[int, int]], known: Collection[str]) -> bool:
+    """Whether all that a frame says, but words of grammar, is of dictionaries alone, and in no `known` text (spelt): a
+    riddle, an old version."""
+    listed = {place for start, end, _ in LAST.read(text)[0] for place in range(start, end)}
+    new = {place for start, end in unknown for place in range(start, end)} - listed
+    words = [(start, text[start:end]) for start, end in words_of(text)]
+    said = [(start, word) for start, word in words if re.search(r"\w", word) and word not in LIGHT]
+    begin = text.rfind(":", 0, next((start for start, _ in said if start in new), 0))
+    said = [(start, word) for start, word in said if start > begin]
+    is_new = [start in new for start, _ in said]
+    return any(is_new) and all(is_new) and not any(spell(word) in one for _, word in said for one in known)
 
 
 def is_glue(text: str, around: str, asked: set[str]) -> bool:

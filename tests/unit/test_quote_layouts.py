@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import permutations
 
 import pytest
 
@@ -127,6 +128,37 @@ def test_three_things_of_an_english_list() -> None:
     right = [*nests.values()]
     assert paid(question, rows.format(*right), evidence) >= 0.9
     assert paid(question, rows.format(*right[1:], right[0]), evidence) <= 0.1
+
+
+NESTS = {"Wren": "a moss dome by the brook", "Robin": "a leaf cup on a bank", "Jackdaw": "some sticks in a chimney"}
+SHELLS = {"蛾螺": "壳口宽大；壳面有粗肋", "织纹螺": "壳顶尖锐；外唇内侧有齿", "玉螺": "壳面光滑；脐孔很深"}
+
+
+@pytest.mark.parametrize(
+    "between", ["{text} ({name})\n", "{text} – {name}\n\n", "| {text} | {name} |\n", "{text}\n{name}\n"]
+)
+@pytest.mark.parametrize("before", ["", "{first}, {second}:\n"])
+@pytest.mark.parametrize(
+    ("question", "told"), [("Compare the nests of {} and {}.", NESTS), ("比较{}和{}的外壳。", SHELLS)]
+)
+def test_names_behind_what_is_told_of_them(question: str, told: dict[str, str], before: str, between: str) -> None:
+    for first, second in permutations(told, 2):
+        evidence = [Cell(told[name], name, "looks") for name in (first, second)]
+        asked = question.format(first, second)
+        texts = [told[first], told[second]]
+        for names in ((first, second), (second, first)):
+            rows = [between.format(text=text, name=name) for text, name in zip(texts, names, strict=True)]
+            for rows_told in (rows, rows[::-1]):
+                value = paid(asked, before.format(first=first, second=second) + "".join(rows_told), evidence)
+                assert value >= 0.9 if names[0] == first else value <= 0.1
+
+
+def test_columns_named_one_after_the_other_above_what_stands_in_them() -> None:
+    told = {"fuel": "kerosene; sunflower oil", "range": "320 km with two seats"}
+    question, evidence = "What are the fuel and the range of Kestrel?", EVIDENCE_EN[:2]
+    for texts in permutations(told.values()):
+        value = paid(question, "Fuel\nRange\n\n" + "\n\n".join(texts), evidence)
+        assert value <= 0.1 or [*texts] == [*told.values()]
 
 
 QUOTE_ZH = "槭树的习性：忌西晒；宜疏松土壤"
@@ -367,3 +399,27 @@ def test_one_caption_over_all_that_is_told_is_no_order_in_it(layout, language: s
     texts = [f"{one}{text[-1]}" for one in re.split(r"\. |。", text.rstrip(".。"))]
     assert paid(question, layout(asked, texts), [Cell(text, "1", asked)]) >= 0.9
     assert paid(question, layout(name, texts), [Cell(text, "1", asked)]) <= CAP
+
+
+SAID = {
+    "en": ["Riddle: {}", "Propaganda: {}", "{} Hype.", "{} Satire.", "{} Disputed.", "He said: {}", "They claim: {}"]
+    + ["{}\nGull:", "{}\nHoax:", "{}\nIn a dream:", "{} (F)", "{} Or so.", "{} So he claims."],
+    "zh": ["谜语：{}", "歌词：{}", "{}童话。", "{}差评。", "{}移花接木。", "网上说：{}", "所谓{}"]
+    + ["{}\n海鸥：", "{}\n谬论：", "{}\n梦里：", "{}他们这么说。"],
+}
+
+
+@pytest.mark.parametrize(("language", "around"), [(one, text) for one in SAID for text in SAID[one]])
+def test_what_dictionaries_know_is_no_frame_by_itself(language: str, around: str) -> None:
+    for asked, text in ROW[language].items():
+        question = f"What is the {asked} of the pika?" if language == "en" else f"槭树的{asked}是什么？"
+        assert paid(question, text, [Cell(text, "1", asked)]) >= 0.9
+        assert paid(question, around.format(text), [Cell(text, "1", asked)]) <= CAP
+
+
+@pytest.mark.parametrize("word", ["cancelled", "expired", "swapped"])
+@pytest.mark.parametrize("joint", [" ", " — ", ", "])
+def test_a_verb_behind_the_last_fact_joins_nothing(word: str, joint: str) -> None:
+    for asked, text in ROW["en"].items():
+        said = f"{text.rstrip('.')}{joint}{word}"
+        assert paid(f"What is the {asked} of the pika?", said, [Cell(text, "1", asked)]) <= CAP
