@@ -106,7 +106,7 @@ class Reading:
                 self._ahead = []
             if self._around.is_own_label(start):
                 self._told.append(("", frozenset()))
-                if all(exam.rows) and re.search(r"\w", self._text[after:start]):
+                if all(exam.rows) and (len({*exam.rows}) > 1 or re.search(r"\w", self._text[after:start])):
                     self._named = [one for one in self._named if self._is_of_row(one)]
             last = end
             self._is_shared = self._around.is_label(start, end)  # told before each of several items
