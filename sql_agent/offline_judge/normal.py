@@ -88,7 +88,7 @@ LINE = re.compile(  # between the layout before and behind it; what follows
 BOLD_LINE = re.compile(r"^[ \t]*(?:\*\*|__)([^*_\n:：]{1,40})[:：]?(?:\*\*|__)[:：]?[ \t]*$", re.M)  # Markdown's
 MAX_HEADING_WORDS = 6
 RANGE = re.compile(r"(?<=\d)[ \t]*[~–—至到-][ \t]*(?=\d)")
-EACH = re.compile(r"每(?=[次日天]\d)")  # 每日3次 is 一日3次
+EACH = re.compile(r"每(?=[次日天][ \t]*\d)")  # 每日3次 is 一日3次
 POWER = re.compile(r"(?<=\d)\^(?=\d)")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 DASH = re.compile(r"(?<=\w) [-–—]+ (?=[^\W\d])")  # between words, and none within one
@@ -143,7 +143,7 @@ def normalise(text: str) -> str:
     text = unfolded(text.replace("，", ";"))
     text = "".join(char for char in text if unicodedata.category(char) not in ("Cf", "Cs")).lower()
     text = NUMERAL.sub(_in_digits, _simplify.convert(text))
-    text = EACH.sub("1", POWER.sub("", text))
+    text = EACH.sub(" 1", POWER.sub("", text))
     text = RANGE.sub("-", MARKS.sub(" ", THOUSANDS.sub("", text.translate(PARENTHESES))))
     text = UNIT.sub(lambda match: SYMBOL_OF.get(match[1], match[1]), text)
     text = "\n".join(" ".join(line.split()) for line in text.splitlines() if line.strip())

@@ -18,7 +18,7 @@ from sql_agent.offline_judge.sections import Cell
 
 LINES = (Path(__file__).parents[1] / "judge_exam" / "quoted_answers.jsonl").read_text(encoding="utf-8").splitlines()
 ASKS = [json.loads(line) for line in LINES]
-HONEST = {"A": 0.75, "B": 0.75, "C": 0.63, "D": 0.65, "E": 0.43, "F": 0.52, "G": 0.56, "H": 0.57, "I": 0.58}
+HONEST = {"A": 0.75, "B": 0.75, "C": 0.63, "D": 0.65, "E": 0.44, "F": 0.52, "G": 0.56, "H": 0.58, "I": 0.6}
 DISHONEST = {"A": 0.98, "B": 0.97, "C": 0.97, "D": 0.96, "E": 0.94, "F": 0.95, "G": 0.96, "H": 0.96, "I": 0.97}
 
 
