@@ -14,7 +14,7 @@ from sql_agent.offline_judge.doubts import NO, YES
 from sql_agent.offline_judge.lexicon import DENYING, spell, tokens
 from sql_agent.offline_judge.slots import COMMON, LIGHT, is_form, stem
 
-CLAUSES = r"[,;:、。.!?\n]"
+CLAUSES = r"[,;:、。.!?|\n]"
 ASKS = re.compile(
     r"吗$|是否|[能可]否|([\u4e00-\u9fff])[不没]\1"
     r"|^(?:is|are|was|were|do|does|did|can|could|may|might|must|should|shall|will|would|has|have)"
