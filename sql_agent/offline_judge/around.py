@@ -89,8 +89,8 @@ class Around:
                 tells = self._text[begin : ends.end() if ends else until]
                 tells = tells[: next((m.start() for m in FRAME_END.finditer(tells, here[-1][1])), len(tells))]
                 whole = self._text[begin : ends.start() if ends else until]
-                is_frame_ = is_frame(tells, here, is_last=until == len(self._text))
-                is_free = (is_frame_ and not is_by_dictionary(tells, here, known)) or (
+                is_talk = is_frame(tells, here, is_last=until == len(self._text))
+                is_free = (is_talk and not is_by_dictionary(tells, here, known)) or (
                     self._exam.compares and says_they_differ(whole)
                 )
                 left += [] if is_free else unknown[sentence:stop]

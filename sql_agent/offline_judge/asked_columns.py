@@ -18,7 +18,7 @@ from sql_agent.offline_judge.naming import naming_cells, translated
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.sections import ASK_END, ASKING, Cell, Fact, means
 from sql_agent.offline_judge.slots import COMMON, content, is_form, stem
-from sql_agent.offline_judge.words import AUDIENCES, COLUMNS
+from sql_agent.offline_judge.words import AUDIENCES, COLUMNS, is_related
 
 MIN_SAID, MIN_TOLD = 0.5, 0.5  # of a column's name, and of a clause of the reference
 ASKS = re.compile(rf"{ASKING.pattern}|[吗么]$|啥|谁|(.)[不没]\1|能否|是否")
@@ -107,7 +107,7 @@ def _surely_of(part: str, columns: set[str]) -> set[str]:
     if named := named or _most({one: _share_said(one, part) for one in columns}, MIN_SAID):
         return named
     for relations in (COLUMNS, AUDIENCES):
-        if named := {one for one in columns if _is_related(one, part, relations)}:
+        if named := {one for one in columns if is_related(one, part, relations)}:
             return named
     return {one for one in columns if not one.isascii() and means(part, one)}
 
@@ -145,10 +145,6 @@ def _says(part: str) -> bool:
 def of_names(question: str, cells: Sequence[Cell]) -> set[str]:
     """The columns of what names rows."""
     return {cell.column for cell in naming_cells(cells, question)}
-
-
-def _is_related(column: str, question: str, relations: Sequence[tuple[str, str]]) -> bool:
-    return any(re.search(wanted, question) and re.search(called, column) for wanted, called in relations)
 
 
 def said_words(text: str) -> set[str]:

@@ -16,6 +16,7 @@ from os.path import commonprefix
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.slots import content
+from sql_agent.offline_judge.words import is_related
 from sql_agent.words.meanings import is_chinese_word, is_of_talk, same_meaning
 
 PART_END = re.compile(  # no \b: beside Chinese there is no blank
@@ -139,7 +140,10 @@ def _as_called(columns: list[str], things: Sequence[str], cells: Sequence[Cell])
     if len(columns) != len(things):
         return columns
     said = {one: content("\n".join(normalise(cell.text) for cell in cells if cell.column == one)) for one in columns}
-    meant = [next((c for c in columns if means(thing, c)), "") or _said_by(thing, said) for thing in things]
+    meant = [
+        next((c for c in columns if means(thing, c) or is_related(c, thing)), "") or _said_by(thing, said)
+        for thing in things
+    ]
     left = iter([column for column in columns if column not in meant])
     is_clear = all(meant.count(column) < 2 for column in columns)
     return [column or next(left) for column in meant] if is_clear else columns

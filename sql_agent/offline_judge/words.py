@@ -7,6 +7,7 @@ only where the question asks for that one kind of thing. What else is free says 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from sql_agent.offline_judge.normal import normalise
 
@@ -128,6 +129,11 @@ AUDIENCES = [  # for whom, where nothing says what of them
     (r"\bchild|\bkids?\b|\binfant", "child|pa?ediatric"),
     (r"\belderly|\bolder", "geriatric|elderly|older"),
 ]
+
+
+def is_related(column: str, asks: str, relations: Sequence[tuple[str, str]] = COLUMNS) -> bool:
+    """Whether a text asks for what such columns are for."""
+    return any(re.search(wanted, asks) and re.search(called, column) for wanted, called in relations)
 
 
 def called_as(column: str) -> set[str]:
