@@ -6,9 +6,7 @@ certificates; the endpoint of training comes from the LLM proxy and does not pas
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
-from typing import Any
 
 import httpx
 import httpx2
@@ -86,34 +84,21 @@ def _listed(names: list[str]) -> str:
 
 
 def check_reachable(llm: LLMEndpoint, *, words: Words = FLAGS) -> None:
-    """Raise UserError when nothing answers at the address, or it refuses the key or does not know the model.
-
-    No list of models is needed; a model that is not in the list is asked for a token.
-    """
+    """Raise UserError when nothing answers at the address, or it refuses the key. No list of models is needed."""
     try:
-        names = offered_models(llm.base_url, llm.api_key, words=words)
+        offered_models(llm.base_url, llm.api_key, words=words)
     except UserError as exc:
         answer = getattr(exc.__cause__, "response", None)
         if isinstance(exc.__cause__, httpx.ConnectError) or (answer is not None and answer.status_code in (401, 403)):
             raise
-        return
-    body = {"model": llm.model, "messages": [{"role": "user", "content": "?"}], "max_tokens": 1}
-    with contextlib.suppress(httpx.HTTPError):
-        url = f"{llm.base_url}/chat/completions"
-        if llm.model not in names and _sent("POST", url, llm.api_key, json=body).status_code == 404:
-            text = f"{words.model}: {llm.base_url} does not know the model {llm.model} (404)"
-            raise UserError(f"{text}. {_known_models(llm)}")
-
-
-def _sent(method: str, url: str, api_key: str, **body: Any) -> httpx.Response:
-    headers = {"Authorization": f"Bearer {api_key or 'EMPTY'}"}
-    return httpx.request(method, url, headers=headers, timeout=LIST_TIMEOUT_S, trust_env=not is_loopback(url), **body)
 
 
 def offered_models(base_url: str, api_key: str, *, words: Words = FLAGS) -> list[str]:
     """The model names of GET /models. Raises UserError when there is no such list to be had."""
+    headers = {"Authorization": f"Bearer {api_key or 'EMPTY'}"}
+    url = f"{base_url}/models"
     try:
-        answer = _sent("GET", f"{base_url}/models", api_key)
+        answer = httpx.get(url, headers=headers, timeout=LIST_TIMEOUT_S, trust_env=not is_loopback(url))
         answer.raise_for_status()
         return [str(model["id"]) for model in answer.json()["data"]]
     except httpx.HTTPStatusError as exc:

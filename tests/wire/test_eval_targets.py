@@ -26,7 +26,7 @@ from sql_agent.evaluation.targets import (
     served_checkpoint,
     settings_for,
 )
-from sql_agent.testing.server import Reply, chat_reply, openai_server
+from sql_agent.testing.server import chat_reply, openai_server
 from tests.sql_db import make_database
 from tests.typed import app_of, params, status_of
 
@@ -156,15 +156,6 @@ def test_an_endpoint_needs_no_name_where_it_has_one_model() -> None:
     assert named.llm and named.llm.model == "org/model" and named.text == f"org/model@{server.base_url}"
     assert found.llm and found.llm.model == "fake-model" and found.kind == "endpoint"
     assert label(found) == f"fake-model at {server.base_url.removeprefix('http://').removesuffix('/v1')}"
-
-
-def test_a_model_that_the_endpoint_does_not_know_is_told_before_anything_starts() -> None:
-    """Also one that is in no list may be served; so it is asked for a token."""
-    with (
-        openai_server(lambda _: Reply(404, {"error": {"message": "no such model"}})) as server,
-        pytest.raises(UserError, match=r"--before: .* does not know the model mine \(404\)\. It offers fake-model"),
-    ):
-        look_at(f"mine@{server.base_url}", CONFIG, option="--before")
 
 
 @pytest.mark.slow
