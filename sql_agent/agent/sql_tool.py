@@ -128,7 +128,7 @@ def render_result(result: QueryResult, *, max_chars: int, language: Language = "
 
     return (
         _longest(first, len(records) - 1, max_chars)
-        or _longest(first_cut, max_chars, max_chars)
+        or _longest(first_cut, max_chars if records else 0, max_chars)
         or _success([], n_rows, notes["no_row"])
     )
 

@@ -191,6 +191,13 @@ def test_any_result_is_valid_json_within_the_limit(
     assert len(shown["records"]) == len(rows) or "note" in shown
 
 
+def test_a_result_whose_first_row_is_too_long_to_read_is_told_in_any_room() -> None:
+    result = QueryResult.model_construct(columns=["id"], rows=[], truncated=True, elapsed_s=0.0, error=None)
+    for max_chars in range(100, 300):
+        text = render_result(result, max_chars=max_chars, language="en")
+        assert len(text) <= max_chars and json.loads(text)["count"] == 0
+
+
 @given(error=st.text(max_size=2000), max_chars=st.integers(100, 1500))
 def test_any_error_is_valid_json_within_the_limit(error: str, max_chars: int) -> None:
     text = render_result(QueryResult(error=error), max_chars=max_chars)
