@@ -4,7 +4,6 @@
     run = api.train("smoke_cpu", ci_fast=True)
     run.rollouts()                                  # a data frame
     api.evaluate(run, limit=20).rewards
-    job = api.start(api.train, "smoke_cpu")         # goes on by itself: job.status, job.wait(), job.stop()
 
 Guarantees: training, evaluation and export are the jobs of the commands of the same names, each in a process of its
 own, so a call and a command do the same, several runs in one program do not disturb each other, and importing this
@@ -12,7 +11,6 @@ package loads neither torch nor agentlightning. Errors are UserError (wrong inpu
 """
 
 from foundation.errors import RunError, UserError
-from sql_agent.api.background import Job, start
 from sql_agent.api.calls import keys
 from sql_agent.api.jobs import TrainingFailed, dpo, evaluate, export, sft, train
 from sql_agent.api.rewards import RewardStats, create_reward, evaluate_rewards, register_reward_function
@@ -22,7 +20,6 @@ from sql_agent.data.named import load_dataset, register_dataset
 
 __all__ = [
     "Evaluation",
-    "Job",
     "RLTrainingTool",
     "RewardStats",
     "Run",
@@ -39,6 +36,5 @@ __all__ = [
     "register_dataset",
     "register_reward_function",
     "sft",
-    "start",
     "train",
 ]

@@ -24,7 +24,6 @@ from typing import Any
 
 from foundation.entry import JOB, RESULT
 from foundation.errors import UserError, did_you_mean
-from sql_agent.api.background import Job, current
 from sql_agent.config import TrainConfig, known_keys
 from sql_agent.data.given import plain
 
@@ -114,7 +113,6 @@ def run_process(command: list[str], *, quiet: bool = False) -> Done:
     lines: deque[str] = deque(maxlen=KEPT_LINES)
     status = None
     interrupted = False
-    job = current.get()
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -122,19 +120,16 @@ def run_process(command: list[str], *, quiet: bool = False) -> Done:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        start_new_session=job is not None,
     ) as process:
-        if job:
-            job.took(process)
         while status is None:
             try:
-                _follow(process, lines, quiet=quiet, job=job)
+                _follow(process, lines, quiet=quiet)
                 status = process.wait()
             except KeyboardInterrupt:
                 if interrupted:
                     process.send_signal(signal.SIGINT)
                 interrupted = True
-    if interrupted or (status == INTERRUPTED and not job):
+    if interrupted or status == INTERRUPTED:
         raise KeyboardInterrupt
     if status == WRONG_INPUT:
         begin = next((n for n, line in enumerate(lines) if line.startswith("error: ")), 0)
@@ -142,12 +137,10 @@ def run_process(command: list[str], *, quiet: bool = False) -> Done:
     return Done(status, list(lines))
 
 
-def _follow(process: subprocess.Popen[str], lines: deque[str], *, quiet: bool, job: Job[Any] | None) -> None:
+def _follow(process: subprocess.Popen[str], lines: deque[str], *, quiet: bool) -> None:
     """Show what it prints, to the end of its output. An interrupt may cost the line that just came."""
     assert process.stdout
     for line in process.stdout:
         lines.append(line.rstrip("\n"))
-        if job:
-            job.lines = list(lines)
         if not quiet:
             print(line, end="", flush=True)

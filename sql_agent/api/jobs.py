@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from foundation.errors import RunError, UserError, did_you_mean
 from foundation.weights import Precision
-from sql_agent.api.calls import INTERRUPTED, Done, run_job, settings, with_keys
+from sql_agent.api.calls import Done, run_job, settings, with_keys
 from sql_agent.api.given import tool_sources
 from sql_agent.api.rewards import RewardFunction, term_of
 from sql_agent.api.runs import Evaluation, Run
@@ -103,7 +103,6 @@ def _run_of(done: Done) -> Run:
     run = Run(done.path) if done.path else None
     if done.status or run is None:
         error = run.summary.get("error", "") if run and run.status else ""
-        error = "stopped before its end" if done.status == INTERRUPTED else error
         raise TrainingFailed(error or done.last_words or f"exit status {done.status}", run)
     return run
 

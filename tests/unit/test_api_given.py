@@ -1,4 +1,4 @@
-"""What programs hand to sql_agent.api: rows, frames, values, functions as tools; and calls that go on by themselves."""
+"""What programs hand to sql_agent.api: rows, frames, values, functions as tools."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import datetime
 import inspect
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,11 @@ import pyarrow as pa
 import pytest
 
 from foundation.background import LoopThread
-from foundation.errors import RunError
 from foundation.files import read_lines
 from sql_agent import api
 from sql_agent.agent.own_threads import Threads
 from sql_agent.agent.own_tools import load
-from sql_agent.api.calls import run_process, settings
+from sql_agent.api.calls import settings
 from sql_agent.api.given import tool_source
 from sql_agent.config import ROOT
 from sql_agent.data.given import plain
@@ -182,52 +180,3 @@ def test_functions_are_tools(tmp_path: Path) -> None:
         assert len(tools) + len(environments) == 1, source
     assert tool_source("sql") == "sql" and tool_source(Path("x.py")) == "x.py"
     loop.close()
-
-
-WAITS = """
-import signal, sys, time
-signal.signal(signal.SIGINT, signal.default_int_handler)
-try:
-    print("up", flush=True)
-    time.sleep(600)
-except KeyboardInterrupt:
-    print("in order", flush=True)
-    sys.exit(130)
-"""
-
-
-def command(code: str) -> list[str]:
-    done = run_process([sys.executable, "-c", code], quiet=True)
-    if done.status:
-        raise RunError(f"{done.status}: {done.lines}")
-    return done.lines
-
-
-def test_a_call_goes_on_by_itself_and_ends_as_it_would() -> None:
-    good, bad = api.start(command, "print('done')"), api.start(command, "raise SystemExit(3)")
-    assert good.wait(60) == ["done"] and good.status == "finished" and good.lines == ["done"]
-    with pytest.raises(RunError, match="^3"):
-        bad.wait(60)
-    assert bad.status == "failed"
-
-
-def test_a_call_is_stopped_in_order() -> None:
-    job = api.start(command, WAITS)
-    with pytest.raises(TimeoutError):
-        job.wait(0.05)
-    while not job.lines and job.status == "running":
-        time.sleep(0.02)
-    job.stop()
-    with pytest.raises(RunError, match="130.*in order"):
-        job.wait(60)
-    assert job.status == "stopped"
-
-
-@pytest.mark.long
-def test_the_end_of_a_program_ends_what_it_started() -> None:
-    code = "import time\nfrom tests.unit.test_api_given import WAITS, command\nfrom sql_agent import api\n"
-    code += "job = api.start(command, WAITS)\nwhile not job.lines: time.sleep(0.02)\nprint(job)"
-    started_s = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0 and done.stdout.strip() == "<Job running>", done.stderr
-    assert time.monotonic() - started_s < 100
