@@ -6,7 +6,6 @@ Covers all Markdown files of the project. Not covered: whether a sentence is tru
 from __future__ import annotations
 
 import ast
-import json
 import re
 import subprocess
 import tomllib
@@ -246,24 +245,6 @@ def test_scripts_named_in_a_page_exist(page: Path) -> None:
 @every_page
 def test_no_measurement_is_left_open(page: Path) -> None:
     assert re.findall(r"@@[A-Z_]+@@", text_of(page)) == []
-
-
-# The demo's results
-
-
-def test_the_demos_table_and_picture_are_written_from_runs(tmp_path: Path) -> None:
-    demo = import_module(str(DOCS / "generate_demo.py"))
-    values = {"test_entities/sampled": 0.25, "test_entities/greedy": 0.5}
-    intervals = {key: [value - 0.125, value + 0.125] for key, value in values.items()}
-    summary = {**dict.fromkeys(("before", "after", "delta"), values), "delta_ci95": intervals}
-    (tmp_path / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
-    (tmp_path / "config.json").write_text('{"trainer": {"seed": 7}}', encoding="utf-8")
-    lines = demo.rows(tmp_path)
-    assert lines[1] == "| SEED=7 | greedy | 0.500 | 0.500 | +0.500 [0.375, 0.625] |"
-    for name, head in demo.HEADS.items():
-        page = demo.render(text_of(name), head, lines)
-        assert lines[0] in page and f"]({demo.PICTURE})" in page and "SEED=1" not in page
-        assert demo.render(page, head, lines) == page and head[0] in text_of(name)
 
 
 # Translations
