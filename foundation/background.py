@@ -1,10 +1,10 @@
-"""An event loop in a thread of its own, and single calls in threads: for code that may hang and hold up others.
+"""An event loop in a thread of its own: for code that may hang and hold up others.
 
-Guarantees: whoever waits gets an answer or TimeoutError in the time given, whether or not the work ever ends; neither a
-loop nor a hanging call keeps the process from ending. Nothing that work raises ends a loop or looks to its waiter like
+Guarantees: whoever waits gets an answer or TimeoutError in the time given, whether or not the work ever ends; a loop
+that hangs does not keep the process from ending. Nothing that work raises ends a loop or looks to its waiter like
 the waiter's own end: SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError and StopIteration arrive as Exited;
 an end of the process itself (Interrupted) is nobody's work and goes through.
-What has begun in a thread cannot be stopped: it runs on. Nothing that work gives after its limit reaches its waiter.
+Nothing that work gives after its limit reaches its waiter.
 """
 
 from __future__ import annotations
@@ -127,8 +127,16 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(contained(work), self.loop)
 
     async def call(self, work: Coroutine[Any, Any, Any], *, timeout_s: float) -> Any:
-        """What `work` gives, awaited from another loop. Raises TimeoutError, and what `work` raises."""
-        return await answer(self.submit(work), timeout_s=timeout_s)
+        """What `work` gives, awaited from another loop. Raises TimeoutError after `timeout_s`, by which the work is
+        cancelled, and what `work` raises."""
+        wrapped = asyncio.wrap_future(self.submit(work))
+        done, _ = await asyncio.wait({wrapped}, timeout=timeout_s)
+        if not done:
+            wrapped.cancel()
+            raise TimeoutError
+        if wrapped.cancelled():  # by itself, or with its loop
+            raise Exited("CancelledError()")
+        return wrapped.result()
 
     def close(self, *, limit_s: float = 2.0) -> None:
         """Cancel what runs there and end the loop; one that hangs is left to its daemon thread."""
@@ -151,30 +159,3 @@ async def _cancel_all() -> None:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
     await asyncio.get_running_loop().shutdown_asyncgens()
-
-
-def in_thread(function: Callable[[], Any]) -> concurrent.futures.Future[Any]:
-    """Begin `function` in a daemon thread."""
-    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-
-    def work() -> None:
-        future.set_running_or_notify_cancel()
-        try:
-            future.set_result(contained_call(function))
-        except Exception as exc:
-            future.set_exception(exc)
-
-    threading.Thread(target=work, daemon=True).start()
-    return future
-
-
-async def answer(future: concurrent.futures.Future[Any], *, timeout_s: float) -> Any:
-    """The result of `future`, awaited. Raises TimeoutError after `timeout_s`; a task on a loop is then cancelled."""
-    wrapped = asyncio.wrap_future(future)
-    done, _ = await asyncio.wait({wrapped}, timeout=timeout_s)
-    if not done:
-        wrapped.cancel()
-        raise TimeoutError
-    if wrapped.cancelled():  # by itself, or with its loop
-        raise Exited("CancelledError()")
-    return wrapped.result()

@@ -1,7 +1,7 @@
 """The function of agent.episode, as whoever runs it has it: how it is found, its tools, and what it gives.
 
 The function gets (question, endpoint, tools) and gives the final answer, or an Episode. It runs where own tools run: in
-a process of its own for each episode (own_remote.py, own_child.py), or with agent.tools_in_process beside other work.
+a process of its own for each episode (own_remote.py, own_child.py).
 Guarantees: its tools are called through the relay, from any process and loop, and are the run's own.
 """
 

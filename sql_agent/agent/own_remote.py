@@ -114,7 +114,7 @@ class RemoteTools:
         if described["threads"] > 1:
             logger.warning(
                 "%s: to import them starts %d threads, which the processes that run calls will not have; "
-                "start them in a call, or set agent.tools_in_process",
+                "start them in a call, or serve the tools by MCP",
                 named,
                 described["threads"] - 1,
             )

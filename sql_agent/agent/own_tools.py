@@ -5,7 +5,7 @@ classes with a `reset` method environments. An environment's `reset(question)` b
 is put after the question), its other public methods are tools, `reward()`, where there is one, grades the episode with
 a number in [0, 1], and `close()` ends it. Types and docstrings make the schema, by openai-agents' own reading.
 Guarantees: what cannot be a tool is a UserError that names it, before the run; an environment that breaks, and a call
-that would end its process, are ToolFaults. Where calls run is a Worker's affair: own_child.py or own_threads.py.
+that would end its process, are ToolFaults. Where calls run is a Worker's affair (own_child.py).
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.mcp_session import McpSession
 from sql_agent.agent.mcp_tools import load_mcp
 from sql_agent.agent.own_remote import RemoteTools
-from sql_agent.agent.own_threads import ThreadTools
 from sql_agent.agent.python_tool import PYTHON, python_tool
 from sql_agent.agent.schema_tools import schema_tools
 from sql_agent.agent.sql_tool import sql_tool
@@ -96,18 +95,18 @@ class Toolset:
         return LoopThread("mcp")
 
     @cached_property
-    def _own_tools(self) -> RemoteTools | ThreadTools | None:
-        """The user's tools and function of agent.episode, in processes of their own unless they are trusted."""
+    def _own_tools(self) -> RemoteTools | None:
+        """The user's tools and function of agent.episode, in processes of their own."""
         agent = self._config.agent
         sources = [source for source in agent.tools if source not in (SQL, SCHEMA, PYTHON)]
         if not sources and not agent.episode:
             return None
-        return ThreadTools(sources, agent, self._loop) if agent.tools_in_process else RemoteTools(sources, agent)
+        return RemoteTools(sources, agent)
 
     @property
     def loop(self) -> LoopThread | None:
         """Where the processes of tools are spoken with, if there are any: no code of the user's runs in it."""
-        return self._own_tools.loop if isinstance(self._own_tools, RemoteTools) else None
+        return self._own_tools.loop if self._own_tools else None
 
     def _tools(self, db_id: str) -> list[Tool]:
         """Those of agent.tools, of a database over the one with this id. Raises DatabaseFault, UserError."""

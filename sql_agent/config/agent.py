@@ -104,9 +104,6 @@ class AgentConfig(Node):
     )
     tool_max_processes: int = option(256, "most processes that one of them may have running", ge=1)
     tool_max_output_kib: int = option(1024, "most that such a tool, or an episode, may print in one call", ge=1)
-    tools_in_process: bool = option(
-        False, "run tools of your own and agent.episode in the runner's process: trusted ones with a connection"
-    )
     tool_max_chars: int = option(2000, "most characters that the model sees of such a call; the rest is cut", ge=100)
     episode: str = option("", "MODULE:FUNCTION or FILE.py:FUNCTION, an async function that plays an episode instead")
     command: str = option("", "a program that plays an episode instead, started for each rollout")

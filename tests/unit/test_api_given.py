@@ -14,10 +14,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from foundation.background import LoopThread
 from foundation.files import read_lines
 from sql_agent import api
-from sql_agent.agent.own_threads import Threads
+from sql_agent.agent.own_child import Alone
 from sql_agent.agent.own_tools import load
 from sql_agent.api.calls import settings
 from sql_agent.api.given import tool_source
@@ -163,8 +162,7 @@ print(tool_source(raised), tool_source(Counter))
 
 
 def test_functions_are_tools(tmp_path: Path) -> None:
-    loop = LoopThread("tools")
-    worker = Threads(loop)
+    worker = Alone()
     (tmp_path / "mine.py").write_text("def double(a: int) -> int:\n    'Twice.'\n    return 2 * a\n")
     found = subprocess.run(
         [sys.executable, "-c", "import mine; from sql_agent.api.given import tool_source as t; print(t(mine.double))"],
@@ -179,4 +177,3 @@ def test_functions_are_tools(tmp_path: Path) -> None:
         tools, environments = load(source, worker)
         assert len(tools) + len(environments) == 1, source
     assert tool_source("sql") == "sql" and tool_source(Path("x.py")) == "x.py"
-    loop.close()

@@ -9,13 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
 
 from foundation import command
-from foundation.background import Exited, LoopThread, answer, contained, contained_call, in_thread
+from foundation.background import Exited, LoopThread, contained, contained_call
 from sql_agent.config import ROOT
 
 RAISED = [
@@ -117,9 +116,9 @@ def test_what_a_coroutine_raises_reaches_its_waiter_by_name_and_leaves_the_loop_
 
 
 @pytest.mark.parametrize("raised", [*RAISED, StopIteration(1)], ids=lambda exc: type(exc).__name__)
-def test_what_a_thread_raises_reaches_its_waiter_by_name(raised: BaseException) -> None:
+def test_what_a_call_raises_reaches_its_waiter_by_name(raised: BaseException) -> None:
     with pytest.raises(Exited, match=type(raised).__name__):
-        asyncio.run(answer(in_thread(partial(_raise_now, raised)), timeout_s=5))
+        contained_call(_raise_now, raised)
 
 
 def test_an_exception_whose_words_cannot_be_had_is_named(loop: LoopThread) -> None:

@@ -581,10 +581,8 @@ def test_an_environment_has_a_process_to_itself_for_its_episode(make: MakeTools)
 
 
 def test_what_an_environment_says_first_is_cut(make: MakeTools) -> None:
-    for trusted in (False, True):
-        toolset = make(ENVIRONMENT, tool_max_chars=100, tools_in_process=trusted)
-        told, _, _ = asyncio.run(played(toolset, "q", size=3_000_000))
-        assert len(told) == 100 and told.endswith("… (3000000 characters, cut)")
+    told, _, _ = asyncio.run(played(make(ENVIRONMENT, tool_max_chars=100), "q", size=3_000_000))
+    assert len(told) == 100 and told.endswith("… (3000000 characters, cut)")
 
 
 def test_an_environment_outlives_a_call_that_can_be_ended(make: MakeTools) -> None:
@@ -637,13 +635,3 @@ def test_an_episode_that_is_cancelled_lets_its_process_go(make: MakeTools) -> No
 def test_a_source_that_cannot_be_imported_is_said_before_the_run(make: MakeTools, text: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         make(text, tool_max_output_kib=64).check()
-
-
-@pytest.mark.parametrize("name", ["exits", "exits_too", "interrupts", "cancels", "generator", "told_badly"])
-def test_a_trusted_tool_that_exits_is_a_fault_too(make: MakeTools, name: str) -> None:
-    toolset = make(HOSTILE, tools_in_process=True)
-    context, (fault,) = invoke(toolset, name)
-    assert isinstance(fault, ToolFault) and fault.tool == name and context.fault is fault
-    assert invoke(toolset, "pid", "good", "coroutine", "stops")[1] == [
-        *(str(os.getpid()), "2", "awaited", "error: StopIteration('no more')")
-    ]

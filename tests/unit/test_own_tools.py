@@ -244,8 +244,7 @@ def test_a_broken_environment_is_a_fault_and_no_number(make: MakeTools, broken: 
         asyncio.run(run())
 
 
-@pytest.mark.parametrize("in_process", [False, True])
-def test_what_an_environment_gives_is_read_as_its_own_code(make: MakeTools, in_process: bool) -> None:
+def test_what_an_environment_gives_is_read_as_its_own_code(make: MakeTools) -> None:
     """Its words may hang or exit, as it may itself; its reward is a number as reward functions give them."""
     text = """
         import sys, time, numpy
@@ -266,7 +265,7 @@ def test_what_an_environment_gives_is_read_as_its_own_code(make: MakeTools, in_p
             def reward(self):
                 return numpy.array([0.5], dtype=numpy.float32)
     """
-    toolset = make(text, timeout_s=0.5, tools_in_process=in_process)
+    toolset = make(text, timeout_s=0.5)
 
     async def reward(**meta: bool) -> float | None:
         async with toolset.for_episode(Question(id="q", question="?", meta=meta)) as offered:

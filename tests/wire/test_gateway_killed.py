@@ -20,7 +20,7 @@ from agentlightning.types import AttemptedRollout
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
 from agl_plugin.update.rows import Limits
-from foundation.background import Exited, in_thread
+from foundation.background import Exited, contained_call
 from foundation.errors import RunError
 from foundation.net import free_port
 from sql_agent.agent.endpoint import LLMEndpoint
@@ -146,13 +146,15 @@ async def test_whoever_waits_for_a_step_hears_that_its_daemon_is_closed(tmp_path
     await store.start()
     daemon = daemon_of(store, tmp_path)
     address = server.base_url.removeprefix("http://").removesuffix("/v1")
-    step = in_thread(lambda: daemon.collect([{"id": 0, "question": "?"}], [address], is_train=True))
+    questions = [{"id": 0, "question": "?"}]
+    collect = asyncio.to_thread(contained_call, daemon.collect, questions, [address], is_train=True)
+    step = asyncio.create_task(collect)
     while not daemon.llm_proxy.is_running():
         await asyncio.sleep(0.01)
     await asyncio.to_thread(lambda: daemon._wait(daemon.llm_proxy.stop()))
     await asyncio.to_thread(daemon.close)
     with pytest.raises(Exited):
-        await asyncio.wait_for(asyncio.wrap_future(step), 10.0)
+        await asyncio.wait_for(step, 10.0)
     await store.stop()
 
 

@@ -227,13 +227,6 @@ def test_an_episode_meets_nothing_that_another_changed(together: Together) -> No
     assert len({pid for _, pid, _ in answers}) == 4 and str(os.getpid()) not in {pid for _, pid, _ in answers}
 
 
-def test_a_trusted_episode_runs_in_its_runner(together: Together) -> None:
-    fault, *others = together("exits", "asks", "asks", tools_in_process=True)
-    assert isinstance(fault[0], EpisodeFault) and "SystemExit('no index')" in str(fault[0])
-    assert all(map(whole, others))
-    assert {str(os.getpid())} == {one[0].final_answer.split()[1] for one in others if isinstance(one[0], Episode)}
-
-
 def test_one_loop_speaks_with_an_episode_and_runs_its_relay(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text("async def play(question, endpoint, tools):\n    return '5'\n", encoding="utf-8")
