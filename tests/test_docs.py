@@ -18,10 +18,9 @@ from xml.etree import ElementTree
 import pytest
 import typer.main
 
-from foundation.command import OLD_NAMES, single
+from foundation.command import OLD_NAMES
 from foundation.errors import UserError
 from foundation.modules import import_module
-from recipes.losses import compare
 from sql_agent.config import ROOT, build_config, known_keys, parse_assignment
 from sql_agent.offline_judge.judge import grade
 from sql_agent.tiny_policy import build, demonstrations
@@ -131,7 +130,7 @@ def test_defaults_in_the_help_are_those_of_the_configuration() -> None:
 
 @cache
 def own_flags() -> set[str]:
-    others = [typer.main.get_command(app) for app in (build.app, demonstrations.app, single(compare.main))]
+    others = [typer.main.get_command(app) for app in (build.app, demonstrations.app)]
     options = [option for command in [*every_command().values(), *others] for option in command.params]
     flags = {flag for option in options for flag in [*option.opts, *option.secondary_opts]}
     for path in [*(ROOT / "utils").glob("*.py"), *(ROOT / "benchmarks").glob("*.py"), *DOCS.glob("*.py")]:
