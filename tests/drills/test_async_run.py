@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 ASYNC = [
     *("--set", "rollout.async_groups=3", "--set", "rollout.max_staleness=3", "--set", "trainer.keep_checkpoints=9"),
     *("--set", "optim.importance_correction=truncated", "--set", "trainer.max_steps=5"),
-    *("--set", f"agent.episode={ROOT}/benchmarks/support/slow_tool.py:play"),
+    *("--set", f"agent.episode={ROOT}/tests/drills/slow_tool.py:play"),
 ]
 
 
