@@ -1,12 +1,11 @@
-"""What a benchmark measures with: a server in a process of its own, so much work at a time, processor time."""
+"""What a benchmark measures with: a server in a process of its own, and processor time."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import httpx
@@ -15,17 +14,6 @@ import psutil
 from foundation.processes import end_with_parent
 
 START_S = 300.0
-
-
-async def work_on[T](work: Callable[[T], Awaitable[None]], items: Iterable[T], at_once: int) -> None:
-    """Do the work for each item, in order, for so many at once."""
-    waiting = iter(items)
-
-    async def worker() -> None:
-        for item in waiting:
-            await work(item)
-
-    await asyncio.gather(*(worker() for _ in range(at_once)))
 
 
 @contextmanager
