@@ -22,6 +22,7 @@ from sql_agent.offline_judge.words import AUDIENCES, COLUMNS, is_related
 
 MIN_SAID, MIN_TOLD = 0.5, 0.5  # of a column's name, and of a clause of the reference
 ASKS = re.compile(rf"{ASKING.pattern}|[吗么]$|啥|谁|(.)[不没]\1|能否|是否")
+TELL = re.compile("请?[您你]?介绍(?:1下)?")  # asks for no introduction
 LISTS = re.compile(r"^(?:please )?(?:list|name|enumerate)(?![a-z])|列出|列举|逐条")
 PART = re.compile(r"[,、:和与及]|以及|还有|(?<![a-z])(?:and|or|as well as)(?![a-z])")
 GENERAL = {*re.findall(r"\w+", "方法 情况 方式 标准 时间 信息 内容 说明 要求 特点 使用")}  # in many columns' names
@@ -41,10 +42,12 @@ def of_columns(question: str, reference: str, cells: Sequence[Cell], facts: list
             words[column] |= said_words(" ".join(fact.forms))
     told = _told_columns(reference, said_words(question), words) | _quoted_columns(reference, question, cells, columns)
     words = {column: words[column] | said_words(column) for column in columns}
-    asks = [[*_parts(ask, columns)] for ask in ASK_END.split(question)]
+    asks = [[*_parts(TELL.sub(" ", ask), columns)] for ask in ASK_END.split(question)]
     asking = [part for parts in asks if any(map(ASKS.search, parts)) for part in _without_topic(parts, things)]
     parts = [part for ask in asks for part in ask]
-    sure = {part: _surely_of(part, columns) for part in parts}
+    sure = {part: _surely_of(_without(part, things), columns) for part in parts}
+    if not any(sure.values()):
+        sure = {part: _surely_of(part, columns) for part in parts}
     is_list = any(LISTS.search(part) and sure[part] for part in parts)
     unsure = [part for part in asking or parts if not sure[part] and not told and not is_list and _says(part)]
     found = sure | {part: _nearest(part, words, things) for part in unsure}
@@ -112,9 +115,14 @@ def _surely_of(part: str, columns: set[str]) -> set[str]:
     return {one for one in columns if not one.isascii() and means(part, one)}
 
 
+def _without(part: str, things: set[str]) -> str:
+    """A part without English words of the things that it names."""
+    return re.sub("[a-z]+", lambda found: "" if stem(found[0]) in things else found[0], part)
+
+
 def _nearest(part: str, words: dict[str, set[str]], things: set[str]) -> set[str]:
     """The one column that has most of a part's words, else most characters in its name; none where several have."""
-    asked = said_words(part) - things
+    asked = said_words(ASKING.sub(" ", part)) - things
     nearest = _most({one: float(len(asked & own)) for one, own in words.items()})
     nearest = nearest or _most({one: float(len({*one} & {*part} - LIGHT_CHARS)) for one in words if not one.isascii()})
     return nearest if len(nearest) == 1 else set()

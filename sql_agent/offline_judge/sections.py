@@ -51,7 +51,7 @@ ASK_END = re.compile(  # between two questions
     r"|,\s*(?:and |而|那么?)?(?=(?:how|what|which|who|when|where)\b)|,(?=[^,?]*呢\??$)"
 )
 ASKING = re.compile(
-    r"^(?:how|what|which|who|when|where|tell|give|list|explain|describe|show|please)\b|呢|什么|如何|怎|哪|多少|几"
+    r"^(?:how|what|which|who|when|where|tell|give|list|explain|describe|show|please)\b|呢|什么|如何|怎|哪|多[少久长大高快重远]|几"
 )
 MAX_SHORT = 12  # tokens of a question that asks by its mark alone
 OWN = re.compile(r" of ([^,;.?]{1,60}?),? ?(?:and|as well as) (?:its|their) ([^,;.?]+)")  # the X of A and its Y
