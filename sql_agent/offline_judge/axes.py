@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from sql_agent.offline_judge.clauses import texts_of
+from sql_agent.offline_judge.clauses import SENTENCE_END, texts_of
 from sql_agent.offline_judge.lexicon import spell
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.sections import Cell, Fact, Item, Record
@@ -17,7 +17,7 @@ from sql_agent.offline_judge.tables import ties
 Axis = dict[str, frozenset[int]]
 
 
-def axes_of(cells: Sequence[Cell], record: Record, known: Sequence[Fact]) -> list[Axis]:
+def axes_of(question: str, cells: Sequence[Cell], record: Record, known: Sequence[Fact]) -> list[Axis]:
     """What tells the facts of one cell apart, where it is more than one thing; headings are spelt."""
     found = []
     for n, (cell, items) in enumerate(zip(cells, record, strict=False)):
@@ -28,7 +28,7 @@ def axes_of(cells: Sequence[Cell], record: Record, known: Sequence[Fact]) -> lis
         under = [
             [pair for pair in items if pair[0] and (f"{pair[0]}:\n" in lines) is is_line] for is_line in (True, False)
         ]
-        for pairs in (*under, *tables):
+        for pairs in (*under, *tables, conditions(question, cell.text)):
             tied = Counter(item for _, item in pairs)
             axis: dict[str, set[int]] = {}
             for heading, item in pairs:
@@ -42,6 +42,18 @@ def axes_of(cells: Sequence[Cell], record: Record, known: Sequence[Fact]) -> lis
                 if len(axis) > 1 and any(axis.values())
                 else []
             )
+    return found
+
+
+def conditions(question: str, text: str) -> list[Item]:
+    """(condition, item): under what the question says, in what a sentence says behind it."""
+    asked, found = spell(question), list[Item]()
+    for sentence in SENTENCE_END.split(normalise(text)):
+        last = ""
+        for item in texts_of(sentence):
+            is_said = spell(item) in asked
+            last = item if is_said else last
+            found += [(last, item)] * bool(last and not is_said)
     return found
 
 

@@ -237,7 +237,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     question, record, cells, own = source.question, source.record, source.cells, source.own
     names = names_of(question, source.reference, record, cells, asked)
     items = [*facts, *_others(record, facts)]
-    axes = axes_of(cells, record, items) if cells or not names else []
+    axes = axes_of(question, cells, record, items) if cells or not names else []
     axes += axes_of_records(question, cells, record, [] if names else source.told, facts)
     of_form, headings = _by_form(facts), source.headings(axes, facts)
     is_quote = {fact.forms[0] for fact in asked} <= {*own, *own.values()}
