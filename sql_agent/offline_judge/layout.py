@@ -21,9 +21,8 @@ from sql_agent.words.meanings import is_chinese_word, is_english, is_measure, is
 
 JOINTS_EN = """then next finally lastly afterwards thereafter subsequently meanwhile both plus note that whose where
 which who you your or but"""
-JOINTS_ZH = (
-    "但 但是 应 应该 须 需 需要 见 再 然后 最后 从 到 于 系 由 将 把 在 有 还 就 以 之 与 给 对 其 着 者 这 该 此 各 每 时 如果 若 当"
-)
+JOINTS_ZH = """但 但是 应 应该 须 需 需要 见 再 然后 最后 从 到 于 系 由 将 把 在 有 还 就 以 之 与 给 对 其 着 者 这
+该 此 各 每 时 如果 若 当"""
 CLAIMS = re.compile(
     rf"{JUDGING.pattern}|{DENIALS.pattern}|{DOUBTS.pattern}|{HEARSAY.pattern}|{DENIES.pattern}|{STOPS.pattern}"
 )

@@ -260,20 +260,13 @@ class Reading:
         elif exam.question not in word:  # the question again names nobody
             ends = [one for one in exam.of_form if word in exam.own and word.endswith(one)]
             fact = max(ends, key=len, default="")
-            if not self._is_of_another_row(word):
-                self._name(word.removesuffix(fact))
+            self._name(word.removesuffix(fact))
             if fact:
                 self._quote(fact, exam.of_form[fact])
 
     def _is_of_row(self, sections: frozenset[int]) -> bool:
         """Whether a name of these tells one row from others."""
         return len({*self._exam.rows}) > 1 and len({self._exam.rows[n] for n in sections}) == 1
-
-    def _is_of_another_row(self, word: str) -> bool:
-        """Whether a cell says this of its row with another row's name in it: the course that one must take before."""
-        rows = {self._exam.rows[self._exam.items[i].section] for i in self._exam.beside.get(word, ())}
-        named = [self._exam.names[name] for *_, name in self._exam.callers.read(word)[0] if name != word]
-        return bool(rows and named) and rows.isdisjoint(self._exam.rows[n] for sections in named for n in sections)
 
     def _name(self, text: str) -> None:
         """A label names what the names in it name, of several things the longest."""
@@ -340,7 +333,6 @@ class Reading:
         if not mine and self._is_beside(word, named):
             return
         self._is_misplaced |= not mine
-        is_elsewhere = any(self._is_elsewhere(axis, mine) for axis in self._exam.axes)
         if tells:
             self._tell(word, mine)
         free = FREE_MENTIONS if len(self._exam.facts) > 1 else ALONE_MENTIONS
@@ -348,7 +340,7 @@ class Reading:
             self._foreign.append(word.replace(" ", ""))
         elif named is None and self._exam.names:
             self._quote_unnamed(mine)
-        elif not is_elsewhere:
+        else:
             self._credit |= dict.fromkeys(mine, 1.0)
 
     def _is_beside(self, word: str, named: frozenset[int] | None) -> bool:
@@ -370,14 +362,6 @@ class Reading:
         ]
         if (word, frozenset()) not in self._told[-1:]:  # the heading of a row was told as such
             self._told.append((word, frozenset(facts)))
-
-    def _is_elsewhere(self, axis: dict[str, frozenset[int]], facts: Sequence[int]) -> bool:
-        """Whether what stands under several headings follows what stands not under those that the question names."""
-        asked = [heading for heading in axis if heading in self._exam.question and axis[heading].issuperset(facts)]
-        word, items = self._told[-1] if self._told else ("", frozenset[int]())
-        is_shared = sum(axis[heading].issuperset(facts) for heading in axis) > len(asked) > 0
-        under = {heading for heading in axis if heading == word or axis[heading] & items}
-        return is_shared and bool(under) and under.isdisjoint(asked)
 
     def _quote_unnamed(self, facts: Sequence[int]) -> None:
         """Facts of several things without a name: as they are asked for, one after the other, or anyhow."""
