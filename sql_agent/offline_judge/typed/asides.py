@@ -39,8 +39,6 @@ OF_PROCESS = re.compile(
     r"|tr(?:y|ies)|steps?|statements?|lookups?)\b|第?\d+[次遍条张个](?:sql|语句|查询|表|列|数据库|步)?"
     r"|\b(?:multiplied by|times) 100\b|乘以?100"
 )
-NONE_NEEDED = re.compile(r"\bno (?:further |other |extra |additional )?(?:assumptions?|joins?)\b|无需|不[需必用]要?")
-HOW = re.compile(r"^(?:at least )?(?=according|as far as|as (?:it|things) stand)")
 ROUGH = {"about", "around", "approximately", "roughly", "over", "under", "nearly", "almost", "more than", "less than"}
 ROUGH |= {"after", "before", "between", "above", "below", "约", "大约", "左右", "超过", "近", "but"}
 PREPOSITION = re.compile(
@@ -89,6 +87,8 @@ def cut_asides(raw: str, value: Sought) -> str:
     tells = [value.is_in(plain(piece.text)) for piece in pieces]
     if True not in tells:
         return raw
+    if value.times_in(raw) > sum(value.times_in(one.text) for one in pieces):  # one has parentheses of its own
+        pieces = [piece._replace(is_inner=False) for piece in pieces]
     if value.kind not in ("list", "set"):
         tells = _with_heaps(pieces, tells, value)
     first, of_process = tells.index(True), _of_process(pieces, tells, value)
@@ -173,8 +173,7 @@ def is_of_other_things(raw: str, value: Sought) -> bool:
     said = plain(raw)
     if new_doubts(said, value.question) - ROUGH or JOINS.search(said) or RETRACTS.search(said):
         return False
-    is_named = value.kind in ("name", "list", "set")
-    if is_named and (not said.isascii() or not VERB.search(said) or _has_names(raw, is_sentence=True)):
+    if value.is_named and (not said.isascii() or not VERB.search(said) or _has_names(raw, is_sentence=True)):
         return False
     new = {stem(word) for *_, word in terms(said) if stem(word) not in COMMON and not value.asks_with(word)}
     return len(new) >= MIN_NEW and not (DENIALS.search(said) and EVALUATES.search(said))
@@ -186,7 +185,7 @@ def _is_process(raw: str, question: str, *, is_before: bool) -> bool:
     if not PROCESS.search(said):
         return False
     said = without_numbers(said, frozenset(NUMBER.findall(question)))
-    said = PROCESS.sub(" ", OF_PROCESS.sub(" ", NONE_NEEDED.sub(" ", HOW.sub("", said))))
+    said = PROCESS.sub(" ", OF_PROCESS.sub(" ", said))
     doubts = new_doubts(said, question) - (MISTAKES if is_before else set())
     denied = {*DENIALS.findall(said)} - {*DENIALS.findall(question)}
     return not (re.search(r"[?？\d]", said) or denied or doubts or _has_names(raw, is_sentence=True))
@@ -214,9 +213,10 @@ def _is_aside(piece: Piece, value: Sought, *, is_after: bool) -> bool:
         return True
     if denials(said):
         return False
+    if piece.is_inner and is_after and value.is_named:
+        return not value.has_digit or not re.search(r"\d", said)
     if value.kind in ("list", "set"):
-        is_count = piece.is_inner or COUNT.fullmatch(said.strip())
-        return bool(is_count) and not value.has_digit and re.search(r"\d", said) is not None
+        return bool(COUNT.fullmatch(said.strip())) and not value.has_digit
     if value.kind == "date":
         return not MOMENT.search(said)
     if value.kind == "name":
@@ -244,8 +244,6 @@ def _is_about_name(piece: Piece, said: str, told: str, value: Sought) -> bool:
     numbered = (token[0] for token in tokens(said) if re.search(r"\d", token[0]))
     if value.has_digit and not all(map(NUMBER.fullmatch, numbered)):
         return False
-    if piece.is_inner and re.search(r"\d", said):
-        return not value.has_digit
     if not value.has_digit and (COUNT.fullmatch(said) or WHEN.fullmatch(told)):
         return True
     if SECOND.search(said) and value.is_superlative:

@@ -44,7 +44,10 @@ def explained(said: str, value: float, own: Set[str]) -> frozenset[str]:
     if len(new) > 1 and value > FEW and is_same(sum(map(float, new)), value):
         return frozenset(new)
     for terms in (new, numbers, *map(NUMBER.findall, CHAIN.findall(said))):
-        if new and CALCULATES.search(said) and len(terms) <= MAX_TERMS and _makes([*map(float, terms)], abs(value)):
+        is_told, amounts = CALCULATES.search(said) is not None, [*map(float, terms)]
+        is_plain = "#" in said and 1 < len(terms) <= MAX_FACTORS and max(amounts) > FEW
+        is_tried = new and (is_plain or (is_told and len(terms) <= MAX_TERMS))
+        if is_tried and _makes(amounts, abs(value), is_told=is_told):
             return frozenset(terms)
     for pair in permutations({*new}, 2) if len({*new}) <= MAX_FACTORS and "#" in said else ():
         share = float(pair[0]) / (float(pair[1]) or 1)
@@ -79,12 +82,14 @@ def is_same(one: float, other: float) -> bool:
     return abs(abs(one) - abs(other)) <= SAME * abs(other)
 
 
-def _makes(terms: Sequence[float], value: float) -> bool:
-    """Whether a value is the sum or the mean of terms, or the difference, product, ratio or growth of two of them."""
-    different = {*terms}
-    whole = sum(terms)
-    results = [whole, sum(different), whole / len(terms)] if len(different) > 1 else []
-    results += [(whole - terms[-1]) / terms[-1]] if len(different) > 2 and terms[-1] else []  # a mean of so many
-    for a, b in permutations(different, 2) if len(different) <= MAX_FACTORS else ():
-        results += [a - b, a * b, *([a / b, 100 * a / b, 100 * (a - b) / b] if b else [])]
-    return any(abs(result - value) <= CLOSE * abs(value) for result in results)
+def _makes(terms: Sequence[float], value: float, *, is_told: bool) -> bool:
+    """Whether a value is the sum of terms, or the difference of two of them; where it `is_told` that it was calculated,
+    also their mean, product, ratio or growth, and rounded."""
+    different, whole = {*terms}, sum(terms)
+    pairs = [*permutations(different, 2)] if len(different) <= MAX_FACTORS else []
+    results = [*([whole] if len(different) > 1 else []), *(a - b for a, b in pairs)]
+    if is_told:
+        results += [sum(different), whole / len(terms)] if len(different) > 1 else []
+        results += [(whole - terms[-1]) / terms[-1]] if len(different) > 2 and terms[-1] else []  # a mean of so many
+        results += [of for a, b in pairs for of in (a * b, *((a / b, 100 * a / b, 100 * (a - b) / b) if b else ()))]
+    return any(abs(result - value) <= (CLOSE if is_told else SAME) * abs(value) for result in results)

@@ -31,7 +31,6 @@ NAMES = re.compile(r"\bwho(?:m|se)?\b|\bwhich\b|^(?:list|rank|name|order|sort)\b
 JOINS = re.compile(r"\b(?:and|with|along)\b|[和与及、]")
 EACH = re.compile(r"\b(?:each|every|per|respective(?:ly)?)\b|每|分别|各")
 RATE = re.compile(r"\b(?:every|per)\b|每")
-SHORT = re.compile(r"[a-z][^aeiou\W\d]{2,}")  # avg, qty
 ASKS = re.compile(  # a question may ask twice
     r"(?:^|\band |[,;] ?)(?:(?:in|on|at|for|of|from|by|to|with) )?"
     r"(?:how|what|when|where|which|who|whose|list|name|rank|give)\b"
@@ -44,8 +43,6 @@ WHOLE = re.compile(  # of a row
     r"\b(?:all|every|complete|full)(?: of)?(?: the)? (?:facts?|data|details?|information|fields?|columns?|values?)\b"
     r"|\beverything\b|(?:全部|所有|详细|完整)的?(?:信息|资料|数据|记录|字段|内容|情况)|详情"
 )
-WHO = re.compile(r"\bwho(?:m|se)?\b|谁")
-ASKS_KEY = re.compile(r"\b(?:numbers?(?! of)|no|nr|ids?|codes?|keys?)\b|[编证代卡单工学]号|号码|[编代]码")
 DIFFERS = re.compile(
     r"\bmore\b.*\bthan\b|\b(?:differ|increase|grow|rise|change|gap)|[增减相][加长少差比]|差[多距额]?|[多少高低](?:出|了)?多少"
 )
@@ -64,7 +61,7 @@ def asked_for(question: str, cells: Sequence[Cell], *, is_yes_no: bool) -> Seque
         return cells
     asks_of_each = EACH.search(asked if len({cell.row for cell in cells}) > 1 else RATE.sub(" ", asked))
     if asks_of_each or len(ASKS.findall(asked)) > 1:
-        spare = {name for name in columns if _is_key(name, asked) and place_of(name, asked) < 0}
+        spare = {name for name in columns if _is_key(name) and place_of(name, asked) < 0}
         return [cell for cell in cells if cell.column not in spare] if len(columns) - len(spare) > 1 else cells
     said = spell(asked)
     open_columns = {name: texts for name, texts in columns.items() if not all(spell(text) in said for text in texts)}
@@ -81,13 +78,13 @@ def _of_form(asked: str, columns: dict[str, list[str]], *, is_yes_no: bool) -> l
     is_form_asked = IS_FLAG.fullmatch if is_yes_no else _form_asked(asked)
     fitting = [name for name, texts in columns.items() if is_form_asked and all(map(is_form_asked, texts))]
     places = {name: place for name in columns if (place := place_of(name, asked)) >= 0}
-    is_name = is_form_asked is _is_name and not WHO.search(asked)
+    is_name = is_form_asked is _is_name
     fitting = _without_keys(fitting, asked, places, is_name=is_name)
     if is_yes_no:
         return [_first(fitting, places)] if fitting else [*columns]
     if not fitting:
         of_names = [name for name, texts in columns.items() if all(map(_is_name, texts))]
-        others = [name for name in columns if is_name or not _is_key(name, asked)]
+        others = [name for name in columns if is_name or not _is_key(name)]
         fitting = [name for name in places if name in others] or (of_names if len(of_names) == 1 else [])
         if not fitting:
             return others or [*columns]
@@ -105,15 +102,15 @@ def _is_difference(*numbers: str) -> bool:
     return isclose(abs(one - other), abs(difference), rel_tol=1e-6)
 
 
-def _is_key(column: str, asked: str) -> bool:
+def _is_key(column: str) -> bool:
     """Whether a column has keys, and the question asks for none."""
-    return IS_KEY.search(plain(column)) is not None and not ASKS_KEY.search(asked)
+    return IS_KEY.search(plain(column)) is not None
 
 
 def _without_keys(fitting: list[str], asked: str, places: dict[str, int], *, is_name: bool) -> list[str]:
     """Columns without those of keys, where others are left; the question's "match" may name match_id as what it asks
     for, where no other column is named, and never as an amount."""
-    others = [name for name in fitting if not _is_key(name, asked)]
+    others = [name for name in fitting if not _is_key(name)]
     is_named = is_name and any(name in places for name in fitting) and not any(name in places for name in others)
     return fitting if is_named else others or fitting
 
@@ -139,16 +136,9 @@ def place_of(column: str, asked: str) -> int:
     places += [
         token.start()
         for token in tokens(asked)
-        if token[0].isascii() and any(is_form(token[0], word) or _is_short_for(word, token[0]) for word in words)
+        if token[0].isascii() and any(is_form(token[0], word) for word in words)
     ]
     return min((place for place in places if place >= 0), default=-1)
-
-
-def _is_short_for(column: str, word: str) -> bool:
-    """Whether a column's name is a word without its vowels: avg of average."""
-    letters = iter(word[1:])
-    is_in_turn = all(letter in letters for letter in column[1:])
-    return SHORT.fullmatch(column) is not None and column[0] == word[0] and is_in_turn
 
 
 def _is_name(text: str) -> bool:

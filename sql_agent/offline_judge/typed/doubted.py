@@ -16,7 +16,7 @@ from sql_agent.words.meanings import is_chinese_word
 
 LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut|yet to)\b|[缺闭]")  # as good as a denial
 DENIED_WORD = re.compile(
-    r"(?:[不没未无]有?|\b(?:not?|without|never) (?:have |had )?(?:an? |any |the )?)([\u4e00-\u9fff]{2}|[a-z]{3,})"
+    r"(?:[不没未无]有?|\b(?:not?|without|never) (?:(?:have|had|been|be|an?|any|the) )*)([\u4e00-\u9fff]{2}|[a-z]{3,})"
 )
 DENIED_VALUE = re.compile(r"\b(?:not|never) (?:[a-z]+ly )?(?:(?:the|an?|on|in|by|at|for) )*#|(?:不是|并非|[不非没])#")
 OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")

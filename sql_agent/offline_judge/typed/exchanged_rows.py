@@ -32,12 +32,7 @@ def are_exchanged(truth: Truth, question: str, said: str) -> bool:
     asked_words = {word for word, *_ in asked}
     if not truth.is_ordered and all(not is_heading and under & asked_words for _, under, is_heading in told):
         return is_torn([*asked, *told])
-    return is_swapped(_once(told)) if is_by_column else is_torn(told)
-
-
-def _once(told: list[Told]) -> list[Told]:
-    """What was told, without headings told before."""
-    return [one for n, one in enumerate(told) if not one[2] or one not in told[:n]]
+    return is_swapped(told) if is_by_column else is_torn(told)
 
 
 def _told_in(text: str, rows: Rows) -> list[Told]:

@@ -16,7 +16,7 @@ from itertools import pairwise
 from sql_agent.offline_judge.doubts import SOURCE
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.slots import ASKED, PASSIVE, is_exchanged, is_other_kind, is_rivalled, is_turned, stem
-from sql_agent.offline_judge.typed.asides import HEAP, JOINS, LINKED
+from sql_agent.offline_judge.typed.asides import HEAP
 from sql_agent.offline_judge.typed.calculation import without_numbers
 from sql_agent.offline_judge.typed.doubted import Doubts
 from sql_agent.offline_judge.typed.exchanged_rows import are_exchanged
@@ -43,7 +43,7 @@ from sql_agent.offline_judge.typed.sentences import (
     overwritten,
 )
 from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number
-from sql_agent.offline_judge.typed.truths import MAX_ITEM_WORDS, MAX_ITEMS, Truth
+from sql_agent.offline_judge.typed.truths import MAX_ITEMS, Truth
 from sql_agent.offline_judge.typed.wordings import YEAR, in_asked_form
 from sql_agent.offline_judge.typed.yes_no import without_opposites
 from sql_agent.offline_judge.values import DATE, NUMBER, SCALES, TIME, plain
@@ -61,7 +61,6 @@ PLACE_ZH = re.compile(r"第\d{1,2}[名位]?")  # of a list
 PLACES = re.compile(r"\b(?:second|third|fourth|fifth)\b")
 ASKS_WHO_DID = re.compile(r"(?:who|which [a-z]+) ")
 IS_MOMENT = re.compile(rf"{MOMENT.pattern}|第\d|\d(?:st|nd|rd|th)\b|\d$")
-OR_AGAIN = re.compile(r"^or (?=(?:about |roughly |approximately )?#)")
 LONG_ITEM_ZH = 8  # characters; what is longer is a sentence
 KIND_OF_NAME = re.compile(r"\bthe ([a-z]+) (?=[\"'“‘«]?[A-Z])")  # the planet Mars
 
@@ -109,13 +108,15 @@ class Reading:
         money = [" ".join(["", *MONEY.findall(text)]) for text in (raw_question, answer)]  # no part of plain numbers
         self.is_clean = not (
             self._is_against(marked)
-            or sum(bool(self._other_numbers(clause)) and not clause.values for clause in clauses) >= HEAP
             or (truth.is_named and sum(map(_cites_unknown, clauses)) > 1)
+            or (
+                not truth.is_named and sum(not one.values and bool(self._other_numbers(one)) for one in clauses) >= HEAP
+            )
             or is_other_kind(" ".join([self._question, *truth.columns]) + money[0], marked + money[1])
             or not all(map(self._is_clean, clauses))
         )
-        self.has_exchanged_rows = are_exchanged(truth, self._question, in_asked_form(whole, truth, self._question))
         self.listed = self.order[: self._n_listed(clauses)]
+        self.has_exchanged_rows = are_exchanged(truth, self._question, in_asked_form(whole, truth, self._question))
 
     def marked(self, said: str) -> str:
         return overwritten(said, self._values.read(said)[0], "#")
@@ -155,12 +156,18 @@ class Reading:
         self._numbers = self._of_question | of_rows
         self._numbers |= {str(place) for place in range(1 if is_of_words else truth.n_values, truth.n_values + 1)}
         self._numbers |= {"1"} if self._value.is_superlative else set()  # the first one
+        columns = zip(*truth.rows, strict=False) if truth.is_named and len(truth.rows) > 1 else ()
+        sums = [sum(map(float, column)) for column in columns if all(map(NUMBER.fullmatch, column))]
         n = str(truth.n_values) if truth.is_named else "x"
-        of_rows = rf"(?<!\d){len(truth.rows)} ?(?:组|groups\b)"
-        self._count = re.compile(rf"(?<=[共有这们#]){n}[^\W\d]?(?![\d.])|{of_rows}")
+        self._count = re.compile(rf"(?<=[共有这们#]){n}[^\W\d]?(?![\d.])")
+        totals = "|".join(re.escape(f"{one:.15g}") for one in (len(truth.rows), *sums))
+        self._total = re.compile(rf"(?<![\d.-])(?:{n}|{totals})[^\W\d]?(?![\d.-])")
 
     def _read_names(self, raw_question: str, answer: str) -> None:
         self._has_digit = any(re.search(r"\d", value) for value in self._truth.values) and self._truth.kind != "date"
+        self._are_numbered = any(
+            re.search(r"\d", one) and not (NUMBER.fullmatch(one) or DATE.fullmatch(one)) for one in self._truth.values
+        )
         self._capitals = capitalised(answer)
         self._names = (self._capitals | capitalised(raw_question)) - NO_NAMES
         self._spare_words = frozenset(KIND_OF_NAME.findall(raw_question))
@@ -224,7 +231,8 @@ class Reading:
     def _clause(self, text: str, *, leads: bool, follows: bool) -> Clause:
         values, _ = self._values.read(text)
         marked = overwritten(text, values, "#")
-        around = self._count.sub(lambda count: " " * len(count[0]), marked).replace("#", " ")
+        count = self._count if values or self._are_numbered or not self._truth.is_named else self._total
+        around = count.sub(lambda count: " " * len(count[0]), marked).replace("#", " ")
         courtesy, unknown = self._known.read(around)
         unknown = [
             (start, end)
@@ -235,9 +243,8 @@ class Reading:
 
     def _is_clean(self, clause: Clause) -> bool:
         marked = overwritten(clause.marked, [span for span in FRAME.read(clause.around)[0] if is_phrase(span[2])])
-        is_again = clause.follows and self._truth.n_values == 1  # the same in another form
         return not (
-            self._doubts.are_in(OR_AGAIN.sub(" ", marked) if is_again else marked)
+            self._doubts.are_in(marked)
             or renames(self._question, clause.marked)
             or self._has_other_number(clause)
             or (clause.values and self._lacks_subject and self._has_other_subject(clause))
@@ -259,14 +266,15 @@ class Reading:
         return any(is_alike(name, value) for name in names for value in self._truth.values)
 
     def _other_numbers(self, clause: Clause) -> list[str]:
-        told = (token[0] for token in tokens(clause.around))
-        return [one for one in told if one not in self._numbers and re.search(r"\d", one)]
+        told = [token[0] for token in tokens(clause.around) if re.search(r"\d", token[0])]
+        told = told if self._are_numbered else [one for one in told if not one[0].isalpha()]
+        return [one for one in told if one not in self._numbers]
 
     def _has_other_number(self, clause: Clause) -> bool:
         """Whether a clause has a number that may be the answer, or one in the place of a number of the question."""
         others, kind = self._other_numbers(clause), self._truth.kind
         if not others or self._is_renumbered(clause):
-            return bool(others)
+            return self._is_renumbered(clause)
         if kind == "number":
             is_period = YEAR.search(self._question) and DATE.search(clause.around)
             rest = without_numbers(clause.around, frozenset(self._numbers | self._value.beside))
@@ -301,14 +309,16 @@ class Reading:
     def _is_further_item(self, clause: Clause) -> bool:
         """Whether a clause without a value may name another one: it has unknown words, leads to none, tells no number
         of the row, and is no source."""
-        if not self._truth.is_named or clause.values or not clause.unknown or clause.leads:
+        new = [token[0] for start, end in clause.unknown for token in tokens(clause.around[start:end])]
+        is_free = not self._has_digit and all(map(NUMBER.fullmatch, new))
+        if not self._truth.is_named or clause.values or not new or is_free or clause.leads:
             return False
         has_number = any(token[0] in self._beside for token in tokens(clause.around))
         return not has_number and not self._is_source(clause)
 
     def _is_source(self, clause: Clause) -> bool:
         """Whether a clause that tells no value says whence one is known, or what it is about: no further item."""
-        if clause.text.isascii() and (self._are_capitalised or _is_sentence(clause.text)):
+        if clause.text.isascii() and self._are_capitalised:
             return not any({*clause.around[start:end].split()} & self._capitals for start, end in clause.unknown)
         if SOURCE.search(clause.text):
             return True
@@ -330,11 +340,6 @@ def _numbered(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
 def _cites_unknown(clause: Clause) -> bool:
     """Whether a clause says whence something is known, and tells a value or what nobody knows."""
     return bool(clause.unknown or clause.values) and SOURCE.search(clause.text) is not None
-
-
-def _is_sentence(text: str) -> bool:
-    """Whether a clause has more words than an item, and a verb or a preposition."""
-    return len(text.split()) > MAX_ITEM_WORDS and bool(LINKED.search(text)) and not JOINS.search(text)
 
 
 def _topics(text: str) -> set[str]:

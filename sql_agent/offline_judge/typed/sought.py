@@ -18,7 +18,7 @@ from sql_agent.offline_judge.typed.sentences import content_of, overwritten
 from sql_agent.offline_judge.typed.truths import Truth
 from sql_agent.offline_judge.typed.wordings import with_zeros
 from sql_agent.offline_judge.units import UNITS, unit_of
-from sql_agent.offline_judge.values import DATE, MONTH, NUMBER, TIME
+from sql_agent.offline_judge.values import DATE, MONTH, NUMBER, TIME, plain
 from sql_agent.records import AnswerType
 
 LABELLED = re.compile(r"(?:\b(?:no|number|nr|code|id|room|route|phone)\.? ?|[a-z]-|#|编号|号)\d[\w.-]*")
@@ -33,7 +33,7 @@ MOMENT = re.compile(
 FIRST_YEAR, NO_YEAR, ASKS_YEAR = 1900, 2100, re.compile(r"\byear\b|[哪几]1?年")
 TWO = re.compile(r"[和与跟比]|\b(?:and|between|than)\b")  # things
 PERCENT = re.compile(r"-?\d[\d.]{0,15} percent(?: of)?")
-COUNTS = re.compile(r"\b(?:how (?:many|much)|number)\b|[多几]少?个?([元块钱米升克斤吨度天岁秒])")
+COUNTS = re.compile(r"\b(?:how (?:many|much)|number)\b|(?:多少|几)个?([\u4e00-\u9fff]{1,3})")
 WORD_BEHIND = re.compile(r" *(?:more |of (?:the )?|other )?([a-z]+|[\u4e00-\u9fff])")
 LINKS = re.compile(r"is|are|was|were|or|and|to|in|for|on|at|the|an?|as|than|but|if|with|by|from|instead|[是或和到]")
 PLURAL = re.compile(
@@ -60,9 +60,16 @@ class Sought:
     beside: frozenset[str]
     is_superlative: bool
 
+    @property
+    def is_named(self) -> bool:
+        return self.kind in ("name", "list", "set")
+
     def is_in(self, said: str) -> bool:
         said = with_zeros(said, self.question) if self.is_zero else said
         return bool(self.forms.read(said)[0])
+
+    def times_in(self, raw: str) -> int:
+        return len(self.forms.read(plain(raw))[0])
 
     def asks_with(self, word: str) -> bool:
         """Whether the question says a word in any form, or a part of a Chinese one."""
@@ -107,7 +114,9 @@ def _counted(question: str) -> frozenset[str]:
     if not (counts := COUNTS.search(question)):
         return _content("" if question.isascii() else question)
     noun = PLURAL.match(question, counts.end()) or counts
-    return frozenset({stem(noun[1])}) if noun[1] else _content(question)
+    if not noun[1]:
+        return _content(question)
+    return frozenset({stem(noun[1])} if noun[1].isascii() else noun[1])
 
 
 def has_rival_number(said: str, value: Sought) -> bool:

@@ -38,13 +38,8 @@ def without_sql(answer: str, truth: Truth) -> str:
     answer = CLAUSES.sub(" ", _without_calls(answer))
     answer = CONDITION.sub(lambda condition: _value_of(condition, truth, columns), answer)
     values = {value for row in truth.rows for value in row}
-
-    def kept(name: re.Match[str]) -> str:
-        if _is_among(name[0], values):
-            return name[0].replace("_", " ") if truth.kind == "yes_no" else name[0]
-        return name[0] if truth.kind == "yes_no" and _is_among(name[0], columns) else " "
-
-    return IDENTIFIER.sub(kept, answer)
+    is_kept = truth.kind == "yes_no"
+    return IDENTIFIER.sub(lambda name: name[0] if is_kept or _is_among(name[0], values) else " ", answer)
 
 
 def _value_of(condition: re.Match[str], truth: Truth, columns: Collection[str]) -> str:

@@ -20,7 +20,7 @@ from sql_agent.offline_judge.typed.sql_parts import without_sql
 from sql_agent.offline_judge.typed.truths import Truth
 from sql_agent.offline_judge.typed.yes_no import verdict
 from sql_agent.offline_judge.units import in_unit, unit_of
-from sql_agent.offline_judge.values import MONTH, MONTHS, NUMBER, plain
+from sql_agent.offline_judge.values import DATE, MONTH, MONTHS, NUMBER, plain
 
 SYMBOL = re.compile("[✅✔☑👉🎉📊📅🏆🔍💡📝📌😊🙂]\ufe0f? ?|</?answer>")  # says nothing
 PARTICLE = re.compile(r"(?<=[\u4e00-\u9fff])(?:[哦喔呀啦]+(?=[^\w、]|$)|(?<=[好呢啦哦])[~～])")
@@ -36,15 +36,13 @@ DAY_EN = re.compile(  # without its year
     rf"\b(?:(?:{MONTH}) (?:the )?\d{{1,2}}(?:st|nd|rd|th)?|\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{MONTH}))\b(?!,? ?\d)",
     re.I,
 )
-DAY_ZH = re.compile(r"(?<![\d年])(?<![\d年] )\d{1,2}月\d{1,2}[日号]")
-ITEM_MARK = re.compile(r"(?<![\w./-])(\d{1,2})[.)](?=[^\W\d])")
+DAY_ZH = re.compile(r"(?<![\d年])(?<![\d年] )(?<!年的)\d{1,2} ?月 ?\d{1,2} ?[日号]")
 NUMBER_AT_END = re.compile(r"(?<=[^\s\d] )(\d[\d,.:/-]*)\.(?=\s+[^\W\d])")  # of a sentence
 SINGLE = re.compile(r"\b(?:a|one|1) (?:single|sole)\b")
 NONE = re.compile(  # is 0, of what the question counts: no "no idea"
     r"(?:\b(?:none|no|nobody|not (?:a single|any|one))\b(?: of (?:the|its|them)\b)?"
     r"|1[^\d\s]?[也都]没有?|没有?(?:.{0,4}任何|1[^\d\s])) ?([a-z]+|[\u4e00-\u9fff]{0,2})"
 )
-FOUND_NO = re.compile(r"^.{0,60}\b(?:found|finds?|shows?|lists?) (?=no\b)")
 EMPTY = re.compile(
     r"\b(?:no|0) (?:matching )?rows?\b|\bempty\b|没有?(?:返回|查询?到)(?:任何)?(?:记录|结果|数据)?|(?:结果|返回)为?空"
 )
@@ -94,8 +92,7 @@ def _without_question(raw: str, raw_question: str) -> str:
 def in_asked_form(answer: str, truth: Truth, question: str) -> str:
     """A raw answer in the normal form, with the value as the question asks for it."""
     first, n = truth.values[0], truth.n_values
-    answer = NUMBER_AT_END.sub(r"\1;", answer) if n == 1 else answer
-    said = ITEM_MARK.sub(lambda mark: "\n" if int(mark[1]) <= n > 1 else mark[0], plain(answer))
+    said = plain(NUMBER_AT_END.sub(r"\1;", answer) if n == 1 else answer)
     if truth.values == ("0",):
         said = with_zeros(said, question)
     said = _told_once(said, truth, question)
@@ -143,7 +140,6 @@ def with_zeros(said: str, question: str) -> str:
 
 def says_nothing_is(clause: str, question: str) -> bool:
     """Whether a clause says that what the question asks for is not there, or that a query found none."""
-    clause = FOUND_NO.sub("", clause)
     if EMPTY.search(clause):
         return not DOUBTS.search(clause) and not FRAME.read(EMPTY.sub(" ", clause))[1]
     if not DENIALS.search(clause) or FEW.search(clause):
@@ -186,9 +182,10 @@ def _without_false_percent(said: str, value: str, truth: Truth, question: str) -
 
 
 def _with_year(answer: str, question: str) -> str:
-    """An answer whose days of no year are of the one that the question names."""
+    """An answer whose days of no year are of the one that the question names, or else of the one that it has."""
     answer = YEAR_BEHIND.sub(r"\2年\1", answer)
-    if len(years := {*YEAR.findall(question)}) != 1:
+    years = {*YEAR.findall(question)} or {date[:4] for date in DATE.findall(plain(answer))}
+    if len(years) != 1:
         return answer
     year = years.pop()
     months = {*ASKED_MONTH.findall(question)}

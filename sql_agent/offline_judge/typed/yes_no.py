@@ -38,7 +38,6 @@ OFFERS_BOTH = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question
 POLITE = re.compile(r"^(is|are|was|were|do|does|did|has|have|had|can|could|will|would|should) not\b")  # isn't it?
 NEGATIVE = re.compile(r"\b(?:not|never)\b|没(?=有)|从[不未]|(?<=是)不(?!是)")  # of what is asked
 IS_VERDICT = re.compile(rf"(?![有没])(?:{YES.pattern}|{NO.pattern})")
-ENUMERATION = re.compile(r"[^\W_]、[^\W_]{1,3}、(?=[\u4e00-\u9fff])")  # within a name: 初二（1）班
 TWICE_DENIED = re.compile(r"\b(?:not|never) (?:been |being )?not\b|(?:并?不是|并[非不]|没有?|从?[不未])[不未没]有?")
 ENDS_DENYING = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")  # "never", "unfortunately not"
 ALL = re.compile(r"\b(?:all|every)\b|[都每]|所有|全部")
@@ -68,8 +67,6 @@ def polarity(said: str, question: str) -> bool | None:
     """What the answer says to a question of yes or no; None where it doubts, says both or speaks of something else.
     To a question that denies ("does it never stop?") a yes says the same as a sentence that denies."""
     question = POLITE.sub(r"\1 ", OFFERS_BOTH.sub(r"\1", question))
-    for name in ENUMERATION.findall(question):
-        question, said = (text.replace(name, name.replace("、", " ")) for text in (question, said))
     clauses = clauses_of(said)
     if not NEGATIVE.search(question):
         return verdict(clauses, question)
@@ -110,6 +107,8 @@ def without_opposites(said: str, question: str, shown: str) -> str:
     """A text with the question's words, denied, for their opposites in what is `shown` of it, and no double denial:
     "it is closed" is "it is not open" where that is asked."""
     for start, end, word in reversed(opposites(question, shown)):
+        if not word.isascii() and not FRAME.read(said[start:end])[1]:  # a word of any sentence: 查询结果
+            continue
         said = f"{said[:start].removesuffix('more ')}{'not ' if word.isascii() else '不'}{word}{said[end:]}"
     return TWICE_DENIED.sub(" ", said)
 
