@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any
 
-from foundation.background import Exited
+from foundation.background import Exited, Overdue
 from foundation.errors import UserError
-from foundation.rollout_keys import AWAITS_GROUP
+from foundation.rollout_keys import AWAITS_GROUP, TIMED_OUT
 from reward_client.errors import JudgeFault
 from sql_agent.config.reward import TermConfig
 from sql_agent.errors import Fault, ToolFault
@@ -36,6 +36,12 @@ def reward_of_fault(fault: Fault) -> Reward:
     return Reward(unscored=fault.kind, explanation=str(fault)[:500], metadata={"fault": about})
 
 
+def reward_of_late(what: str, limit_s: float, late: Overdue) -> Reward:
+    """No reward; what was going on when the time was over."""
+    reason = f"it was {what} for rollout.rollout_timeout_s = {limit_s:g}; {late}"
+    return Reward(unscored=TIMED_OUT, explanation=reason)
+
+
 async def graded(
     playing: Awaitable[Episode], question: Question, scoring: ScoringContext
 ) -> tuple[Episode | None, Reward]:
@@ -46,7 +52,11 @@ async def graded(
         logger.warning("rollout of question %s is unscored: %s", question.id, fault)
         return None, reward_of_fault(fault)
     started = time.time()
-    reward = await score(episode, scoring)
+    try:
+        reward = await score(episode, scoring)
+    except asyncio.CancelledError:
+        logger.warning("question %s: ended, its scorer gave nothing for %.0f s", question.id, time.time() - started)
+        raise
     moments = [*episode.timeline, ("judge", started, time.time())]
     return episode.model_copy(update={"timeline": moments}), reward
 
