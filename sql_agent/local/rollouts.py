@@ -20,7 +20,7 @@ from agl_plugin.audit.facts import Seen
 from agl_plugin.run.ahead import Finished, InFlight
 from agl_plugin.update.rows import Call
 from foundation.background import Overdue, within
-from foundation.rollout_keys import AWAITS_GROUP, RunKeys
+from foundation.rollout_keys import AWAITS_GROUP, NO_LLM_CALL, RunKeys
 from foundation.seeds import call_seeds, rollout_seed
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -133,7 +133,7 @@ class Player:
 def _keys(name: str, calls: Sequence[Call], record: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
     unscored = record["unscored"]
     if not calls and unscored in ("", AWAITS_GROUP):
-        unscored = "no_token_ids"
+        unscored = NO_LLM_CALL
     keys = RunKeys(
         **place,
         rollout_id=name,
