@@ -30,6 +30,12 @@ class Headline:
     delta: Estimate | None = None
     tasks: list[Headline] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        before, change = f"{self.before.brief()} -> " if self.before else "", ""
+        if self.delta and self.verdict:
+            change = f", {self.delta.mean:+.3f} [{self.delta.low:+.3f}, {self.delta.high:+.3f}]: {self.verdict}"
+        return f"held out, {self.title}: reward {before}{self.after.brief()}{change} ({self.note})"
+
     @property
     def verdict(self) -> str:
         """better or worse where the interval of the difference excludes 0, else `no clear difference`."""

@@ -76,7 +76,12 @@ def test_a_verdict_needs_an_interval_without_zero(tmp_path: Path) -> None:
     for key, (low, high) in zip(tree["delta"], [(-0.1, 0.2), (-0.3, -0.1), (0.1, 0.3), (None, None)], strict=True):
         tree["delta"][key]["reward"] |= {"low": low, "high": high}
     write_json(out / "results.json", tree)
-    assert [h.verdict for h in headlines(read_run(tmp_path))] == ["no clear difference", "worse", "better", ""]
+    found = headlines(read_run(tmp_path))
+    assert [h.verdict for h in found] == ["no clear difference", "worse", "better", ""]
+    told: list[str] = []
+    write_report(tmp_path, tell=told.append)
+    assert [line.partition(" (")[0].rpartition(": ")[2] for line in told][:3] == [h.verdict for h in found[:3]]
+    assert "[-0.300, -0.100]: worse (" in told[1] and "nan" not in "".join(told)
 
 
 def lost_of(folder: Path, key: str) -> list[dict[str, Any]]:
