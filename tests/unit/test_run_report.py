@@ -107,6 +107,20 @@ def test_without_an_evaluation_the_first_and_last_validation_are_compared(tmp_pa
     assert found.delta.low < found.delta.mean < found.delta.high
 
 
+def test_validations_are_compared_over_the_questions_that_both_scored(tmp_path: Path) -> None:
+    file = make_run(tmp_path, steps=20) / run_folder.ROLLOUTS
+    rows = lines(file)
+    low = {row["question_id"] for row in rows if row["mode"] == "val" and row["step"] == 20 and row["reward"] < 0.5}
+    for row in rows:
+        if row["mode"] == "val" and row["step"] == 20 and row["question_id"] in low:
+            row |= {"reward": None, "unscored": "tool_fault"}
+    write_lines(file, rows)
+    (found,) = headlines(read_run(tmp_path))
+    assert low and found.before and found.delta
+    assert found.after.mean - found.before.mean == pytest.approx(found.delta.mean)
+    assert found.note.endswith(f"{36 - len(low)} questions, {len(low)} more not scored in both")
+
+
 def test_a_mixed_run_has_the_validation_of_each_agent(tmp_path: Path) -> None:
     make_run(tmp_path, steps=20)
     file = tmp_path / run_folder.ROLLOUTS
