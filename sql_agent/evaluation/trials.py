@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from foundation.background import Overdue, within
+from foundation.rollout_keys import TIMED_OUT
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.errors import Fault, LLMFault
-from sql_agent.records import Decoding, Episode, Question, Score, TrialKey, TrialRecord, rollout_record
-from sql_agent.scoring.reward import reward_of_fault, reward_of_late, run_scorer, score
+from sql_agent.records import Decoding, Episode, Question, Reward, Score, TrialKey, TrialRecord, rollout_record
+from sql_agent.scoring.reward import reward_of_fault, run_scorer, score
 from sql_agent.scoring.scorers import PUBLIC, ScoringContext, sql_result
 from sql_agent.serving.endpoint import is_final
 
@@ -105,7 +106,8 @@ async def play_one(trial: Trial, setting: Setting) -> TrialRecord:
         episode = await setting.runner.run(question, llm)
         reward = await within(score(episode, setting.scoring), limit_s=limit_s)
     except Overdue as late:
-        reward = reward_of_late("scored", limit_s, late)
+        reason = f"not scored within rollout.rollout_timeout_s = {limit_s:g}; {late}"
+        reward = Reward(unscored=TIMED_OUT, explanation=reason)
     except Fault as fault:
         if is_final(fault):
             raise

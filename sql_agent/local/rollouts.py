@@ -20,7 +20,7 @@ from agl_plugin.audit.facts import Seen
 from agl_plugin.run.ahead import Finished, InFlight
 from agl_plugin.update.rows import Call
 from foundation.background import Overdue, within
-from foundation.rollout_keys import AWAITS_GROUP, NO_LLM_CALL, RunKeys
+from foundation.rollout_keys import AWAITS_GROUP, NO_LLM_CALL, TIMED_OUT, RunKeys
 from foundation.seeds import call_seeds, rollout_seed
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -31,7 +31,7 @@ from sql_agent.local.sampling import Sampler
 from sql_agent.records import Episode, Question, Reward, rollout_record
 from sql_agent.scoring.groups import grader_of
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.scoring.reward import graded, reward_of_late
+from sql_agent.scoring.reward import graded
 
 Mode = Literal["train", "val"]
 PATIENCE = 0.25  # the others must not run out of time for one that hangs; nobody is done before it anyway
@@ -110,7 +110,8 @@ class Player:
             episode, reward = await within(work, limit_s=rollout.rollout_timeout_s)
         except Overdue as late:
             self._endpoint.over(name)
-            episode, reward = None, reward_of_late("played and scored", rollout.rollout_timeout_s, late)
+            reason = f"rollout.rollout_timeout_s = {rollout.rollout_timeout_s:g} is over; {late}"
+            episode, reward = None, Reward(unscored=TIMED_OUT, explanation=reason)
         except Exception as exc:
             logger.exception("rollout of question %s broke", question.id)
             episode, reward = None, Reward(unscored="agent_error", explanation=f"{type(exc).__name__}: {exc}"[:500])

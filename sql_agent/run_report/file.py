@@ -16,11 +16,11 @@ REPORT, PLOTS = "report.html", "plots"
 TIME_LIMIT_S = 180.0
 
 
-def write_report(folder: Path, *, evaluation: Path | None = None, tell: Callable[[str], None] | None = None) -> Path:
-    """Write report.html and plots/*.png into the run folder, and return the page. Raises UserError, OSError.
-
-    `tell` gets a line for each comparison at the top of the page: whether the agent got better.
-    """
+def write_report(
+    folder: Path, *, evaluation: Path | None = None, tell: Callable[[str], object] = lambda _: None
+) -> Path:
+    """Write report.html and plots/*.png into the run folder, and return the page; `tell` gets a line for each
+    comparison at its top. Raises UserError, OSError."""
     from sql_agent.run_report import page as pages  # matplotlib and the rest take two seconds
 
     run = read_run(folder, evaluation=evaluation)
@@ -28,7 +28,7 @@ def write_report(folder: Path, *, evaluation: Path | None = None, tell: Callable
     pngs = pages.write_pngs(page, folder / PLOTS)
     text = pages.render(page, pngs=[f"{PLOTS}/{png.name}" for png in pngs])
     write_text(folder / REPORT, text)
-    for headline in headlines(run) if tell else ():
+    for headline in headlines(run):
         tell(str(headline))
     return folder / REPORT
 

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any
 
-from foundation.background import Exited, Overdue
+from foundation.background import Exited
 from foundation.errors import UserError
-from foundation.rollout_keys import AWAITS_GROUP, TIMED_OUT
+from foundation.rollout_keys import AWAITS_GROUP
 from reward_client.errors import JudgeFault
 from sql_agent.config.reward import TermConfig
 from sql_agent.errors import Fault, ToolFault
@@ -34,12 +34,6 @@ def reward_of_fault(fault: Fault) -> Reward:
     """No reward; the reason, and of a tool its name and a word for what became of it."""
     about = {"tool": fault.tool, "reason": fault.reason} if isinstance(fault, ToolFault) and fault.tool else {}
     return Reward(unscored=fault.kind, explanation=str(fault)[:500], metadata={"fault": about})
-
-
-def reward_of_late(what: str, limit_s: float, late: Overdue) -> Reward:
-    """No reward; what was going on when the time was over."""
-    reason = f"it was {what} for rollout.rollout_timeout_s = {limit_s:g}; {late}"
-    return Reward(unscored=TIMED_OUT, explanation=reason)
 
 
 async def graded(

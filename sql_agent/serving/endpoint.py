@@ -138,10 +138,8 @@ def _rule(cause: BaseException | None, llm: LLMEndpoint, *, timeout_s: float, wo
     address = f"{words.base_url} {llm.base_url}"
     match cause:
         case openai.AuthenticationError() | openai.PermissionDeniedError():
-            return (
-                f"{address}: the endpoint refuses the key (status {cause.status_code}). Give the right "
-                f"one {words.give_key}"
-            )
+            refused = f"the endpoint refuses the key (status {cause.status_code})"
+            return f"{address}: {refused}. Give the right one {words.give_key}"
         case openai.NotFoundError():
             return f"{words.model} {llm.model}: {llm.base_url} does not know it (status 404). {_known_models(llm)}"
         case openai.APITimeoutError():

@@ -179,7 +179,7 @@ def test_a_scorer_that_hangs_costs_its_trials_and_not_the_evaluation(files: list
     assert done.exit_code == 1, done.output
     assert results(out)["models"]["model"]["mine/greedy"]["unscored"] == {"timed_out": 3, "llm_fault": 1}
     late = next(trial for trial in trials(out) if trial["unscored"] == "timed_out")
-    assert "scored for rollout.rollout_timeout_s = 0.5" in late["reason"] and late["answer"]
+    assert "not scored within rollout.rollout_timeout_s = 0.5" in late["reason"] and late["answer"]
 
 
 def test_an_endpoint_without_usage_has_unknown_tokens_not_zero(files: list[str], tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_nobody_listens_is_known_before_the_first_trial(files: list[str], tmp_pa
         dead = "http://127.0.0.1:9/v1"
         plan = ["--out", str(tmp_path / "results"), *files]
         done = evaluate("--before", f"fake@{server.base_url}", "--after", f"m@{dead}", *plan)
-    assert done.exit_code == 2 and f"--after {dead}: no answer" in done.stderr
+    assert done.exit_code == 2 and f"--after {dead}: no connection" in done.stderr
     assert server.requests == [] and not (tmp_path / "results").exists()
 
 
