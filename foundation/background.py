@@ -1,7 +1,7 @@
 """An event loop in a thread of its own, and single calls in threads: for code that may hang and hold up others.
 
 Guarantees: whoever waits gets an answer or TimeoutError in the time given, whether or not the work ever ends; neither a
-loop nor a call that hangs keeps the process from ending. Nothing that work raises ends a loop or looks to its waiter like
+loop nor a call that hangs keeps the process from ending. Nothing that work raises ends a loop or looks to its waiter as
 the waiter's own end: SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError and StopIteration arrive as Exited;
 an end of the process itself (Interrupted) is nobody's work and goes through.
 Nothing that work gives after its limit reaches its waiter.
