@@ -54,6 +54,7 @@ from foundation.rollout_keys import (
     AWAITS_GROUP,
     LLM_CALLS_KEY,
     MAIN_LLM,
+    NO_LLM_CALL,
     RECORD_KEY,
     SEED_KEY,
     TIMED_OUT,
@@ -393,7 +394,8 @@ class GrpoDaemon:
         if reward is None and not unscored:
             unscored = await self._why_nothing(rollout)
         elif (reward is not None or unscored == AWAITS_GROUP) and not calls:
-            unscored = BROKEN_TOKEN_IDS if read_calls(spans)[1] else "no_token_ids"
+            no_call = annotation_of(spans, LLM_CALLS_KEY) == 0
+            unscored = NO_LLM_CALL if no_call else BROKEN_TOKEN_IDS if read_calls(spans)[1] else "no_token_ids"
         if unscored not in ("", AWAITS_GROUP):
             await self._look(may_be_dying=True)
             if self.gateway_watch.plays_again(rollout.rollout_id):

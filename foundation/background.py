@@ -1,7 +1,7 @@
-"""An event loop in a thread of its own: for code that may hang and hold up others.
+"""An event loop in a thread of its own, and single calls in threads: for code that may hang and hold up others.
 
-Guarantees: whoever waits gets an answer or TimeoutError in the time given, whether or not the work ever ends; a loop
-that hangs does not keep the process from ending. Nothing that work raises ends a loop or looks to its waiter like
+Guarantees: whoever waits gets an answer or TimeoutError in the time given, whether or not the work ever ends; neither a
+loop nor a call that hangs keeps the process from ending. Nothing that work raises ends a loop or looks to its waiter as
 the waiter's own end: SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError and StopIteration arrive as Exited;
 an end of the process itself (Interrupted) is nobody's work and goes through.
 Nothing that work gives after its limit reaches its waiter.
@@ -159,3 +159,18 @@ async def _cancel_all() -> None:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
     await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+def in_thread(function: Callable[[], Any]) -> concurrent.futures.Future[Any]:
+    """Begin `function` in a daemon thread."""
+    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    future.set_running_or_notify_cancel()
+
+    def work() -> None:
+        try:
+            future.set_result(contained_call(function))
+        except Exception as exc:
+            future.set_exception(exc)
+
+    threading.Thread(target=work, daemon=True).start()
+    return future

@@ -38,10 +38,9 @@ def run(
     websockets: bool = False,
 ) -> None:
     """Serve until a signal comes or `is_over` (asked ten times a second) says so; then answer what was accepted, for at
-    most `drain_s` seconds."""
+    most `drain_s` seconds. Raises KeyboardInterrupt after a signal."""
     config = config_of(app, timeout_graceful_shutdown=drain_s, ws="auto" if websockets else "none")
-    with contextlib.suppress(KeyboardInterrupt):
-        HttpServer(config, traffic, is_over).run(sockets=[listener])
+    HttpServer(config, traffic, is_over).run(sockets=[listener])
 
 
 class HttpServer(uvicorn.Server):

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 TIMED_OUT = "timed_out"  # the reason of a rollout that its runner or the store gave up
 TOOL_FAULT = "tool_fault"  # the reason of a rollout whose tool broke; its record's `fault` names it
+NO_LLM_CALL = "no_llm_call"  # the reason of a rollout with a reward and without a call to learn from
 AWAITS_GROUP = "awaits_group"  # the reason of a rollout that gets its reward together with its group
 RECORD_KEY = "agentgrpo.record"
 UNSCORED_KEY = "agentgrpo.unscored"

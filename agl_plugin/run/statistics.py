@@ -14,7 +14,7 @@ from typing import Any
 from agl_plugin.run.resampling import is_flat
 from foundation.errors import RunError
 from foundation.grouping import grouped
-from foundation.rollout_keys import DEFAULT_AGENT, TIMED_OUT, TOOL_FAULT, told_tools
+from foundation.rollout_keys import DEFAULT_AGENT, NO_LLM_CALL, TIMED_OUT, TOOL_FAULT, told_tools
 
 NO_TRAINING_DATA = """{what}. Why:
 {causes}
@@ -23,6 +23,7 @@ BROKEN_TOKEN_IDS = "broken_token_ids"
 # What stands behind a reason; of others the record of the rollout says more.
 CAUSES = {
     "no_token_ids": "the model server gave no token ids: it must be vLLM behind the LLM proxy",
+    NO_LLM_CALL: "the agent answered without the trained model: it made no call, or those that it made were refused",
     BROKEN_TOKEN_IDS: "spans of LLM calls go on from calls whose spans are lost or changed (train.log names them)",
     "llm_fault": "calls of the model failed: the model server, or the LLM proxy before it, was down or refused them",
     "agent_error": "the agent raised, or its runner could not reach the store: see the runner's log",

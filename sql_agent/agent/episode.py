@@ -20,6 +20,7 @@ from agents import (
     MaxTurnsExceeded,
     Model,
     ModelBehaviorError,
+    ModelRefusalError,
     RunConfig,
     RunContextWrapper,
     RunHooks,
@@ -56,7 +57,7 @@ class EpisodeStopped(AgentGRPOError):
     """The policy makes the same call again and again."""
 
 
-ENDINGS = (EpisodeStopped, MaxTurnsExceeded, ModelBehaviorError, AgentsUserError, openai.OpenAIError)
+ENDINGS = (EpisodeStopped, MaxTurnsExceeded, ModelBehaviorError, ModelRefusalError, AgentsUserError, openai.OpenAIError)
 
 
 class EpisodeHooks(RunHooks[EpisodeContext]):
@@ -283,6 +284,8 @@ async def _run(
             hooks=EpisodeHooks(),
             run_config=RunConfig(tracing_disabled=True),
         )
+    except ModelRefusalError as exc:
+        return writable(exc.refusal), "answered"
     except ENDINGS as exc:
         return "", stop_reason_of(exc, context)
     answer = writable(str(result.final_output or ""))
@@ -296,7 +299,7 @@ def stop_reason_of(exc: Exception, context: EpisodeContext) -> StopReason:
             return "repeated_call"
         case MaxTurnsExceeded():
             return "max_turns"
-        case ModelBehaviorError():
+        case ModelBehaviorError() | ModelRefusalError():
             return "invalid_tool_call"
         case AgentsUserError():  # openai-agents wraps what a tool raises; the tool left the original in the context
             raise context.fault or exc from exc

@@ -7,6 +7,7 @@ one, with reward 0. Only what the agent uses is checked; servers differ in the r
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -93,6 +94,15 @@ class EndpointClient(openai.AsyncOpenAI):
             base_url=llm.base_url, api_key=llm.api_key or "EMPTY", http_client=http, max_retries=0, timeout=timeout_s
         )
         self._llm = llm
+        self._limit_s = timeout_s
+
+    async def request(self, *args: Any, **kwargs: Any) -> Any:
+        """openai's own, whose limit is for each read: a server that drips its answer would never be too slow."""
+        try:
+            async with asyncio.timeout(self._limit_s):
+                return await super().request(*args, **kwargs)
+        except TimeoutError as exc:
+            raise openai.APITimeoutError(httpx2.Request("POST", self._llm.base_url)) from exc
 
 
 class PolicyClient(EndpointClient):

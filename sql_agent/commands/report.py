@@ -46,7 +46,7 @@ def report(
         raise UserError(f"{', '.join(flags)}: only for a live page; add --live, or leave it out")
     if live:
         return _serve(folder, host or "127.0.0.1", port or PORT)
-    target = write_report(folder, evaluation=evaluation)
+    target = write_report(folder, evaluation=evaluation, tell=print)
     print(f"report: {target}")
 
 

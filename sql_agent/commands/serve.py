@@ -157,4 +157,3 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
             run(app, traffic, listener, drain_s=drain_s, is_over=lambda: bool(model.why_it_died()), websockets=page)
             if why := model.why_it_died():
                 raise LLMFault(why)
-            raise KeyboardInterrupt  # a signal came

@@ -49,6 +49,7 @@ READ: tuple[tuple[set[str], str], ...] = (
     (PLAYERS, "rollout.level rollout.trajectory_max_response_tokens"),
     (PLAYERS | TUNING, "agent.context_tokens agent.keep_results agent.train_summaries"),
     (PLAYERS | {JUDGE}, "reward"),
+    (ROLLOUTS | {EVALUATE, OPTIMIZE}, "rollout.rollout_timeout_s"),
     (SERVERS, "rollout.max_num_seqs rollout.gpu_memory_utilization"),
     ({GRPO}, "store verl trainer.offload trainer.sequence_parallel trainer.n_nodes rollout.n_runners rollout.gateways"),
     ({GRPO}, "rollout.runner_concurrency rollout.tensor_parallel rollout.proxy rollout.poll_interval_s"),

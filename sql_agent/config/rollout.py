@@ -50,7 +50,7 @@ class RolloutConfig(Sampling):
     )
     poll_interval_s: float = option(0.1, "idle poll of runners and of the trainer's wait loop", gt=0)
     rollout_timeout_s: float = option(
-        600.0, "longest rollout; one that takes more is ended a little earlier and unscored (timed_out)", gt=0
+        600.0, "longest rollout, in an evaluation the longest scoring; what takes more is unscored (timed_out)", gt=0
     )
     gpu_memory_utilization: float = option(0.6, "share of GPU memory for vLLM", gt=0, le=0.95)
     tensor_parallel: int = option(1, "GPUs per vLLM engine", ge=1)

@@ -85,7 +85,7 @@ class StoreConfig(Node):
     """Where rollouts and spans live."""
 
     external_address: str = option("", "http://host:port of `agentgrpo store` or `agl store`; empty: managed")
-    mongo_uri: str = option("", "MongoDB of a managed store; empty: rollouts.db of the run folder")
+    mongo_uri: str = option("", "MongoDB of a managed store, or '$NAME' of a variable; empty: the run's rollouts.db")
     patience_s: float = option(60.0, "how long requests wait for a store that is away, and may be started again", ge=0)
     keep_spans: int = option(
         4, "the store deletes spans of ended rollouts this many steps and validations after theirs; 0: never", ge=0

@@ -27,6 +27,21 @@ _PIECES = re.compile(
 )
 _LEADING = re.compile(r"(?:\s|;|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", re.DOTALL)
 _QUERY = re.compile(r"(?:SELECT|WITH)(?![A-Za-z])", re.IGNORECASE)
+# https://www.sqlite.org/lang_keywords.html
+KEYWORD_LIST = """
+    ABORT ACTION ADD AFTER ALL ALTER ALWAYS ANALYZE AND AS ASC ATTACH AUTOINCREMENT BEFORE BEGIN BETWEEN BY CASCADE
+    CASE CAST CHECK COLLATE COLUMN COMMIT CONFLICT CONSTRAINT CREATE CROSS CURRENT CURRENT_DATE CURRENT_TIME
+    CURRENT_TIMESTAMP DATABASE DEFAULT DEFERRABLE DEFERRED DELETE DESC DETACH DISTINCT DO DROP EACH ELSE END ESCAPE
+    EXCEPT EXCLUDE EXCLUSIVE EXISTS EXPLAIN FAIL FILTER FIRST FOLLOWING FOR FOREIGN FROM FULL GENERATED GLOB GROUP
+    GROUPS HAVING IF IGNORE IMMEDIATE IN INDEX INDEXED INITIALLY INNER INSERT INSTEAD INTERSECT INTO IS ISNULL JOIN KEY
+    LAST LEFT LIKE LIMIT MATCH MATERIALIZED NATURAL NO NOT NOTHING NOTNULL NULL NULLS OF OFFSET ON OR ORDER OTHERS OUTER
+    OVER PARTITION PLAN PRAGMA PRECEDING PRIMARY QUERY RAISE RANGE RECURSIVE REFERENCES REGEXP REINDEX RELEASE RENAME
+    REPLACE RESTRICT RETURNING RIGHT ROLLBACK ROW ROWS SAVEPOINT SELECT SET TABLE TEMP TEMPORARY THEN TIES TO
+    TRANSACTION TRIGGER UNBOUNDED UNION UNIQUE UPDATE USING VACUUM VALUES VIEW VIRTUAL WHEN WHERE WINDOW WITH WITHOUT
+    TRUE FALSE
+"""
+KEYWORDS = frozenset(KEYWORD_LIST.split())
+_NEAR = re.compile(r'near "(\w+)": syntax error')
 # What other databases know and SQLite does not: searched for in a statement that failed, and in the error.
 _HINTS = {
     r"\bilike\b": "SQLite has no ILIKE: LIKE ignores the case of ASCII letters",
@@ -105,6 +120,9 @@ def explain_reply(reply: Reply, *, sql: str, schema: Schema, timeout_s: float, d
         outside_quotes = _PIECES.sub(lambda m: m[0] if len(m[0]) == 1 else "''", sql)
         text = f"{message}\n{outside_quotes}"
         hints = [hint for pattern, hint in _HINTS.items() if re.search(pattern, text, re.IGNORECASE)][:2]
+        names = {name.lower() for table, columns in schema.items() for name in (table, *columns)}
+        if (near := _NEAR.match(message)) and near[1].lower() in names and near[1].upper() in KEYWORDS:
+            hints.append(f'{near[1]} is a word of SQL: write the name as "{near[1]}", in double quotes')
     if reply["kind"] == "refused":
         return "; ".join([_explain_refusal(message, schema), *hints])
     kind, _, name = message.partition(": ")

@@ -12,10 +12,12 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from foundation.background import Overdue, within
+from foundation.rollout_keys import TIMED_OUT
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.errors import Fault, LLMFault
-from sql_agent.records import Decoding, Episode, Question, Score, TrialKey, TrialRecord, rollout_record
+from sql_agent.records import Decoding, Episode, Question, Reward, Score, TrialKey, TrialRecord, rollout_record
 from sql_agent.scoring.reward import reward_of_fault, run_scorer, score
 from sql_agent.scoring.scorers import PUBLIC, ScoringContext, sql_result
 from sql_agent.serving.endpoint import is_final
@@ -96,13 +98,16 @@ async def play_one(trial: Trial, setting: Setting) -> TrialRecord:
 
     Raises LLMFault for a fault that the next trial would meet too.
     """
-    question = trial.question
+    question, limit_s = trial.question, setting.runner.config.rollout.rollout_timeout_s
     episode = None
     try:
         llm = setting.llm.sampled(setting.runner.config.rollout.evaluation)
         llm = llm if trial.decoding == "sampled" else replace(llm, temperature=0.0)
         episode = await setting.runner.run(question, llm)
-        reward = await score(episode, setting.scoring)
+        reward = await within(score(episode, setting.scoring), limit_s=limit_s)
+    except Overdue as late:
+        reason = f"not scored within rollout.rollout_timeout_s = {limit_s:g}; {late}"
+        reward = Reward(unscored=TIMED_OUT, explanation=reason)
     except Fault as fault:
         if is_final(fault):
             raise

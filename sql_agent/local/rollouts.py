@@ -20,7 +20,7 @@ from agl_plugin.audit.facts import Seen
 from agl_plugin.run.ahead import Finished, InFlight
 from agl_plugin.update.rows import Call
 from foundation.background import Overdue, within
-from foundation.rollout_keys import AWAITS_GROUP, TIMED_OUT, RunKeys
+from foundation.rollout_keys import AWAITS_GROUP, NO_LLM_CALL, TIMED_OUT, RunKeys
 from foundation.seeds import call_seeds, rollout_seed
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -108,9 +108,9 @@ class Player:
         work = graded(self._episode(name, question, llm), question, scoring)
         try:
             episode, reward = await within(work, limit_s=rollout.rollout_timeout_s)
-        except Overdue as exc:
+        except Overdue as late:
             self._endpoint.over(name)
-            reason = f"rollout.rollout_timeout_s = {rollout.rollout_timeout_s:g} is over; {exc}"
+            reason = f"rollout.rollout_timeout_s = {rollout.rollout_timeout_s:g} is over; {late}"
             episode, reward = None, Reward(unscored=TIMED_OUT, explanation=reason)
         except Exception as exc:
             logger.exception("rollout of question %s broke", question.id)
@@ -134,7 +134,7 @@ class Player:
 def _keys(name: str, calls: Sequence[Call], record: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
     unscored = record["unscored"]
     if not calls and unscored in ("", AWAITS_GROUP):
-        unscored = "no_token_ids"
+        unscored = NO_LLM_CALL
     keys = RunKeys(
         **place,
         rollout_id=name,

@@ -21,6 +21,7 @@ from foundation.errors import UserError
 from sql_agent.config import DatabaseConfig, database_place
 from sql_agent.environment import sql_worker
 from sql_agent.environment.database import Database
+from sql_agent.environment.sql_text import KEYWORDS
 from sql_agent.errors import DatabaseFault
 from sql_agent.words.meanings import is_english_word, is_headword
 
@@ -50,19 +51,6 @@ STRUCTURE = re.compile(r"\{.*\}|\[.*\]|<\w.*>", re.DOTALL)  # JSON, lists, marku
 MARKS = re.compile(r"<\||\|>|</?(?:tool_|think)")
 YEARS = range(1000, 2200)
 TYPES = {int: "integer", float: "real", str: "text"}
-# https://www.sqlite.org/lang_keywords.html
-KEYWORD_LIST = """
-    ABORT ACTION ADD AFTER ALL ALTER ALWAYS ANALYZE AND AS ASC ATTACH AUTOINCREMENT BEFORE BEGIN BETWEEN BY CASCADE
-    CASE CAST CHECK COLLATE COLUMN COMMIT CONFLICT CONSTRAINT CREATE CROSS CURRENT CURRENT_DATE CURRENT_TIME
-    CURRENT_TIMESTAMP DATABASE DEFAULT DEFERRABLE DEFERRED DELETE DESC DETACH DISTINCT DO DROP EACH ELSE END ESCAPE
-    EXCEPT EXCLUDE EXCLUSIVE EXISTS EXPLAIN FAIL FILTER FIRST FOLLOWING FOR FOREIGN FROM FULL GENERATED GLOB GROUP
-    GROUPS HAVING IF IGNORE IMMEDIATE IN INDEX INDEXED INITIALLY INNER INSERT INSTEAD INTERSECT INTO IS ISNULL JOIN KEY
-    LAST LEFT LIKE LIMIT MATCH MATERIALIZED NATURAL NO NOT NOTHING NOTNULL NULL NULLS OF OFFSET ON OR ORDER OTHERS OUTER
-    OVER PARTITION PLAN PRAGMA PRECEDING PRIMARY QUERY RAISE RANGE RECURSIVE REFERENCES REGEXP REINDEX RELEASE RENAME
-    REPLACE RESTRICT RETURNING RIGHT ROLLBACK ROW ROWS SAVEPOINT SELECT SET TABLE TEMP TEMPORARY THEN TIES TO
-    TRANSACTION TRIGGER UNBOUNDED UNION UNIQUE UPDATE USING VACUUM VALUES VIEW VIRTUAL WHEN WHERE WINDOW WITH WITHOUT
-    TRUE FALSE
-"""
 
 
 class Part(BaseModel):
@@ -188,11 +176,10 @@ def quoted(name: str, dialect: str = "sqlite") -> str:
 @cache
 def _reserved(dialect: str) -> frozenset[str]:
     """What is no name without quotes, in upper case: for a database, or for who reads its SQL before it."""
-    own = KEYWORD_LIST.split()
     if dialect == "sqlite":
-        return frozenset(own)
+        return KEYWORDS
     keywords = (sqlglot.Dialect.get_or_raise(name).tokenizer_class.KEYWORDS for name in ("sqlite", dialect))
-    return frozenset(own).union(*keywords, map(str.upper, _words_of(dialect)))
+    return KEYWORDS.union(*keywords, map(str.upper, _words_of(dialect)))
 
 
 def _words_of(dialect: str) -> Iterable[str]:

@@ -30,6 +30,12 @@ class Headline:
     delta: Estimate | None = None
     tasks: list[Headline] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        before, change = f"{self.before.brief()} -> " if self.before else "", ""
+        if self.delta and self.verdict:
+            change = f", {self.delta.mean:+.3f} [{self.delta.low:+.3f}, {self.delta.high:+.3f}]: {self.verdict}"
+        return f"held out, {self.title}: reward {before}{self.after.brief()}{change} ({self.note})"
+
     @property
     def verdict(self) -> str:
         """better or worse where the interval of the difference excludes 0, else `no clear difference`."""
@@ -101,10 +107,15 @@ def _validation(run: RunData, agent: str | None) -> Headline | None:
     n = f"{after.n} questions" if after.n else ""
     if len(points) == 1:
         return Headline(title, ", ".join(part for part in (f"greedy, step {step}", n) if part), after)
+    note = f"greedy, step {points[0][0]} and step {step}"
     both = compared(run) if sides(run)[0].startswith("validation") else []
-    changes = [question.change for question in both if agent in (None, question.after[0].agent)]
-    note = ", ".join(part for part in (f"greedy, step {points[0][0]} and step {step}", n) if part)
-    return Headline(title, note, after, points[0][1], estimate(changes) if changes else None)
+    both = [question for question in both if agent in (None, question.after[0].agent)]
+    if not both:
+        return Headline(title, ", ".join(part for part in (note, n) if part), after, points[0][1])
+    lost = len({e.question_id for e in run.rollouts if e.side == "val" and agent in (None, e.agent)}) - len(both)
+    note += f", {len(both)} questions" + (f", {lost} more not scored in both" if lost else "")
+    old, new, change = (estimate(getattr(q, side) for q in both) for side in ("old", "new", "change"))
+    return Headline(title, note, new, old, change)
 
 
 def measure_rows(results: EvalReport | None) -> list[Headline]:

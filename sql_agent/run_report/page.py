@@ -18,7 +18,6 @@ import pygments
 from markupsafe import Markup
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import SqlLexer
-from scipy.stats import binomtest
 
 from foundation.console import clean
 from foundation.rollout_keys import POOLS
@@ -129,6 +128,8 @@ def _pools(run: RunData) -> Chart | None:
     counts = ", ".join(f"{pool.title} {pool.shown(pool.values[-1])}" for pool in pools)
     about = f"Questions by how often their rollouts solved them. After step {pools[0].steps[-1]}: {counts}."
     for row in run.rows("probe"):
+        from scipy.stats import binomtest  # loading it takes a second or two
+
         flat, groups = int(row["probe/flat"]), int(row["probe/groups"])
         if groups:
             low, high = binomtest(flat, groups).proportion_ci(method="wilson")

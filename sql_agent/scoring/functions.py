@@ -9,12 +9,13 @@ Not covered: TRL's conversational completions, completion_ids and trainer_state.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from foundation.background import contained, contained_call
+from foundation.background import contained, in_thread
 from foundation.errors import UserError, did_you_mean
 from sql_agent.records import Episode, Question, Score
 from sql_agent.scoring.registry import BAD_SCORE, SCORERS, ScoringContext, import_module
@@ -23,10 +24,13 @@ from sql_agent.scoring.values import rows_of
 
 
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What a function gives, sync or async. A sync one runs in a thread beside the others. Raises an Exception only."""
+    """What a function gives, sync or async. Raises an Exception only.
+
+    A sync one runs in a thread of its own: one that hangs holds up neither the others nor the end of the process.
+    """
     if inspect.iscoroutinefunction(function):
         return await contained(function(*args, **kwargs))
-    result = await asyncio.to_thread(contained_call, function, *args, **kwargs)
+    result = await asyncio.wrap_future(in_thread(functools.partial(function, *args, **kwargs)))
     return await contained(result) if inspect.isawaitable(result) else result
 
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any
 
+from foundation.background import Exited
 from foundation.errors import UserError
 from foundation.rollout_keys import AWAITS_GROUP
 from reward_client.errors import JudgeFault
@@ -26,7 +27,7 @@ from sql_agent.scoring.values import number_of
 logger = logging.getLogger(__name__)
 SCORER_ERROR = "scorer_error"
 TOO_FEW_TURNS = "too_few_turns"
-_told: set[tuple[str, int | None, type[Exception]]] = set()  # whose traceback is in the log
+_told: set[tuple[str, int | None, type[BaseException]]] = set()  # whose traceback is in the log
 
 
 def reward_of_fault(fault: Fault) -> Reward:
@@ -45,7 +46,11 @@ async def graded(
         logger.warning("rollout of question %s is unscored: %s", question.id, fault)
         return None, reward_of_fault(fault)
     started = time.time()
-    reward = await score(episode, scoring)
+    try:
+        reward = await score(episode, scoring)
+    except asyncio.CancelledError:
+        logger.warning("question %s: ended, its scorer gave nothing for %.0f s", question.id, time.time() - started)
+        raise
     moments = [*episode.timeline, ("judge", started, time.time())]
     return episode.model_copy(update={"timeline": moments}), reward
 
@@ -121,7 +126,8 @@ async def run_scorer(function: Scorer, question: Question, episode: Episode, con
     except (Fault, JudgeFault) as fault:
         cost = {"judge_usage": fault.usage.model_dump()} if isinstance(fault, JudgeFault) else {}
         return Score(unscored=fault.kind, explanation=str(fault), metadata=cost)
-    except Exception as exc:  # anybody's function
+    except Exception as raised:  # anybody's function
+        exc = (raised.__cause__ or raised) if isinstance(raised, Exited) else raised
         frame = traceback.extract_tb(exc.__traceback__)[-1]
         place = (frame.filename, frame.lineno, type(exc))
         logger.warning("question %s: a scorer failed: %r", question.id, exc, exc_info=None if place in _told else exc)

@@ -108,9 +108,7 @@ def offered_models(base_url: str, api_key: str, *, words: Words = FLAGS) -> list
             f"{words.base_url} {base_url}: its list of models cannot be read (status {status}); {remedy}"
         ) from exc
     except httpx.HTTPError as exc:
-        raise UserError(
-            f"{words.base_url} {base_url}: no answer ({type(exc).__name__}). Start the server, or correct the address"
-        ) from exc
+        raise UserError(f"{words.base_url} {base_url}: {_unreached(exc)}") from exc
     except (ValueError, KeyError, TypeError) as exc:
         raise UserError(
             f"{words.base_url} {base_url}: it answers, but not as an OpenAI-compatible API does. Such an address "
@@ -140,10 +138,8 @@ def _rule(cause: BaseException | None, llm: LLMEndpoint, *, timeout_s: float, wo
     address = f"{words.base_url} {llm.base_url}"
     match cause:
         case openai.AuthenticationError() | openai.PermissionDeniedError():
-            return (
-                f"{address}: the endpoint refuses the key (status {cause.status_code}). Give the right "
-                f"one {words.give_key}"
-            )
+            refused = f"the endpoint refuses the key (status {cause.status_code})"
+            return f"{address}: {refused}. Give the right one {words.give_key}"
         case openai.NotFoundError():
             return f"{words.model} {llm.model}: {llm.base_url} does not know it (status 404). {_known_models(llm)}"
         case openai.APITimeoutError():
@@ -152,8 +148,7 @@ def _rule(cause: BaseException | None, llm: LLMEndpoint, *, timeout_s: float, wo
                 f"--set agent.llm_timeout_s={2 * timeout_s:g}"
             )
         case openai.APIConnectionError():
-            reason = type(cause.__cause__ or cause).__name__
-            return f"{address}: no connection ({reason}). Start the server, or correct the address"
+            return f"{address}: {_unreached(cause.__cause__ or cause)}"
         case openai.RateLimitError():
             return f"{address}: rate limit (status 429). Wait, or ask fewer questions with --limit"
         case openai.BadRequestError() if "tool" in str(cause):
@@ -164,6 +159,15 @@ def _rule(cause: BaseException | None, llm: LLMEndpoint, *, timeout_s: float, wo
         case openai.APIStatusError():
             return f"{address}: the endpoint failed (status {cause.status_code}). Look at its log"
     return ""
+
+
+def _unreached(exc: BaseException) -> str:
+    """Why no answer came at all, and what helps."""
+    if "CERTIFICATE" in str(exc):
+        return f"its certificate is refused ({exc}). Renew it, or name a file with who signs it in SSL_CERT_FILE"
+    if isinstance(exc, httpx.ConnectError | httpx2.ConnectError):
+        return "no connection (ConnectError). Start the server, or correct the address"
+    return f"no whole answer ({type(exc).__name__}). Look at the server's log"
 
 
 def _known_models(llm: LLMEndpoint) -> str:

@@ -93,7 +93,7 @@ class Flags(RunFlags):
             "http://localhost:9999)",
         ),
     ] = None
-    mongo_uri: Annotated[str | None, Option(help="MongoDB of its own store (default: the run folder)")] = None
+    mongo_uri: Annotated[str | None, Option(help="MongoDB of its own store, or '$NAME' of a variable with it")] = None
     weave: Annotated[bool, Option("--weave", hidden=True)] = False
     llm_proxy: Annotated[bool, Option("--llm-proxy", hidden=True)] = False  # it is always there
 

@@ -342,6 +342,21 @@ def test_nothing_of_an_episode_counts_after_its_limit(tmp_path: Path, caplog: py
     assert all("was ended" in row["reason"] for row in played.rows[:2])
 
 
+def test_an_agent_that_asks_no_model_earns_nothing_and_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("async def play(question, endpoint, tools):\n    return '42'\n", encoding="utf-8")
+    agent = {"tools": [], "episode": f"{tmp_path / 'own.py'}:play", "system_prompt": "tools"}
+    config = config_of(tmp_path, {"agent": agent, "reward": {"default_scorer": "exact"}})
+    sampler: Any = SimpleNamespace(answers=lambda calls: [])
+    with (
+        PolicyEndpoint(small_tokenizer("?"), context_tokens=100, max_tokens=5) as endpoint,
+        closing(Player(config, endpoint, ScoringContext(config.reward, judge_name="none"), seed=1)) as player,
+    ):
+        question = questions_of([0])[0].model_copy(update={"answer": "42"})
+        played = player.play([question], sampler, step=1, mode="val")
+    assert [(row["answer"], row["unscored"]) for row in played.rows] == [("42", "no_llm_call")]
+    assert [rollout.reward for rollout in played.finished.values()] == [None]
+
+
 def questions_of(files: list[int]) -> list[Question]:
     return [Question(id=str(n), question="?", file=file) for n, file in enumerate(files)]
 

@@ -77,6 +77,11 @@ def without_ids(ids: dict[str, Any]) -> list[Span]:
     return [call_without_ids(seq=1, **ids), reward_span(1.0, seq=2, n_calls=1, record=record(1.0), **ids)]
 
 
+def without_calls(ids: dict[str, Any]) -> list[Span]:
+    """A rollout whose agent asked no model."""
+    return [reward_span(1.0, seq=1, n_calls=0, record=record(1.0), **ids)]
+
+
 def crashed(_ids: dict[str, Any]) -> list[Span]:
     """A rollout that left nothing at all."""
     return []
@@ -190,14 +195,14 @@ def test_the_batch_holds_the_token_ids_of_the_calls(daemon: GrpoDaemon) -> None:
 
 
 def test_an_unscored_rollout_is_counted_and_never_a_zero(daemon: GrpoDaemon) -> None:
-    finish(daemon, [[scored(0.4), scored(0.8), faulty("llm_fault"), without_ids, crashed]])
+    finish(daemon, [[scored(0.4), scored(0.8), faulty("llm_fault"), without_ids, without_calls, crashed]])
     batch, metrics = batch_of(daemon)
     assert len(batch) == 2 and metrics["training/reward"] == pytest.approx(0.6)
-    assert daemon.stats["rollouts"] == 5 and daemon.stats["scored"] == 2
+    assert daemon.stats["rollouts"] == 6 and daemon.stats["scored"] == 2
     assert daemon.stats["reward_mean"] == pytest.approx(0.6)
     assert daemon.stats["reward_parts/answer"] == pytest.approx(0.5)
     reasons = {k.removeprefix("unscored/"): n for k, n in daemon.stats.items() if k.startswith("unscored/")}
-    assert reasons == {"llm_fault": 1, "no_token_ids": 1, "agent_error": 1}
+    assert reasons == {"llm_fault": 1, "no_token_ids": 1, "no_llm_call": 1, "agent_error": 1}
 
 
 def test_a_group_gets_its_rewards_when_its_last_rollout_has_finished(daemon: GrpoDaemon) -> None:
@@ -363,6 +368,7 @@ def test_groups_without_variance_are_counted(daemon: GrpoDaemon) -> None:
     ("groups", "what"),
     [
         ([[faulty("llm_fault"), crashed]], "none of 2 rollouts can be trained on"),
+        ([[without_calls, without_calls]], "none of 2 rollouts can be trained on"),
         ([[without_ids, without_ids]], "none of 2 rollouts can be trained on"),
         ([[scored(0.5), crashed], [crashed, scored(0.7)]], "no question has two scored rollouts to compare"),
     ],

@@ -27,6 +27,8 @@ import pytest
 from foundation.errors import UserError
 from sql_agent.config import ROOT, DatabaseConfig
 from sql_agent.environment.database import N_FULL, N_SHORT, Database
+from sql_agent.environment.sql_text import explain_reply
+from sql_agent.environment.sql_worker import Reply
 from sql_agent.errors import DatabaseFault
 from sql_agent.records import QueryResult
 from tests.sql_db import N_DRUGS, make_database, open_database
@@ -134,6 +136,7 @@ def test_unusable_input_is_a_clear_error(database: Database, sql: object, says: 
         ("SELECT NOW()", "datetime('now')"),
         ("SELECT LENGHT('a')", "no such function: LENGHT; did you mean length?"),
         ("SELECT * FROM disease WHERE disease_name = “高血压”", "straight quotes"),
+        ("SELECT id FROM disease ORDER disease_name", 'near "disease_name": syntax error'),
         ("SELECT ‘a b’", "straight quotes"),
         ("SELECT " + " OR ".join(["1"] * 1_500), "IN (a, b, ...)"),
     ],
@@ -142,6 +145,12 @@ def test_unusable_input_is_a_clear_error(database: Database, sql: object, says: 
 def test_errors_help_the_model(database: Database, sql: str, says: str) -> None:
     error = database.query_sync(sql).error or ""
     assert says in error and len(error) < 600
+
+
+def test_a_name_that_is_a_word_of_sql_is_told_to_be_quoted() -> None:
+    reply: Reply = {"kind": "error", "message": 'near "order": syntax error'}
+    said = {table: explain_reply(reply, sql="", schema={table: ["id"]}, timeout_s=1.0) for table in ("Order", "sales")}
+    assert said["Order"].endswith('write the name as "order", in double quotes') and "quotes" not in said["sales"]
 
 
 def test_a_hint_is_for_the_statement_and_not_for_its_texts(database: Database) -> None:

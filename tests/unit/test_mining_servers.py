@@ -20,11 +20,12 @@ from foundation.errors import UserError
 from sql_agent.commands import mine as command
 from sql_agent.config import build_config, database_place, load_recipe
 from sql_agent.environment.database import Database
+from sql_agent.environment.sql_text import KEYWORDS
 from sql_agent.environment.sql_worker import quoted as always_quoted
 from sql_agent.mining.asks import KINDS, Ask, Query, said_in
 from sql_agent.mining.questions import Mined, database_of, mine_questions
 from sql_agent.mining.recipe import write_recipe
-from sql_agent.mining.schema import KEYWORD_LIST, Schema, config_of, literal, quoted, read_schema
+from sql_agent.mining.schema import Schema, config_of, literal, quoted, read_schema
 from sql_agent.mining.state import begin, save
 from sql_agent.mining.tiny import TableTeacher
 from tests.postgres import new_database
@@ -231,7 +232,7 @@ def test_every_word_of_sql_and_odd_texts_can_be_names(
     from sqlalchemy.dialects.mysql.reserved_words import RESERVED_WORDS_MARIADB, RESERVED_WORDS_MYSQL
     from sqlalchemy.dialects.postgresql.base import RESERVED_WORDS
 
-    known = {*KEYWORD_LIST.split(), *RESERVED_WORDS, *RESERVED_WORDS_MYSQL, *RESERVED_WORDS_MARIADB}
+    known = {*KEYWORDS, *RESERVED_WORDS, *RESERVED_WORDS_MYSQL, *RESERVED_WORDS_MARIADB}
     for name in ("sqlite", "duckdb", "postgres", "mysql"):
         known |= set(sqlglot.Dialect.get_or_raise(name).tokenizer_class.KEYWORDS)
     odd = ["a$b", "2nd", "a`b", 'a"b', "a'b", "a.b", "groß", "A", "a b", "a\\b", "a%b", "x:y", "€", "车"]

@@ -6,6 +6,8 @@ import asyncio
 import dataclasses
 import math
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import closing
@@ -255,6 +257,35 @@ def test_a_function_that_exits_leaves_the_rollout_unscored(tmp_path: Path, head:
     found = reward("1", context_of({"scorer": "exact"}, function(tmp_path, f"raise {raised}", head=head)))
     assert (found.total, found.unscored) == (None, "scorer_error")
     assert raised.partition("(")[0] in found.explanation
+
+
+def test_an_exit_is_told_with_its_place_in_the_function(tmp_path: Path) -> None:
+    found = reward("1", context_of({"scorer": "exact"}, function(tmp_path, "raise SystemExit(3)")))
+    assert re.search(r"raised SystemExit\(3\) in f \(mine\.py:\d+\)$", found.explanation)
+
+
+HANGS = """
+import asyncio, time
+from sql_agent.scoring.functions import call
+
+def hang():
+    while True:
+        time.sleep(60)
+
+async def all_of_them():
+    hanging = [asyncio.create_task(call(hang)) for _ in range(60)]
+    await asyncio.sleep(0)
+    print(await call(lambda: "given"), flush=True)
+    for task in hanging:
+        task.cancel()
+
+asyncio.run(all_of_them())
+"""
+
+
+def test_functions_that_hang_hold_up_neither_others_nor_the_end_of_the_process() -> None:
+    done = subprocess.run([sys.executable, "-c", HANGS], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "given\n", "")
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,12 @@ def test_a_verdict_needs_an_interval_without_zero(tmp_path: Path) -> None:
     for key, (low, high) in zip(tree["delta"], [(-0.1, 0.2), (-0.3, -0.1), (0.1, 0.3), (None, None)], strict=True):
         tree["delta"][key]["reward"] |= {"low": low, "high": high}
     write_json(out / "results.json", tree)
-    assert [h.verdict for h in headlines(read_run(tmp_path))] == ["no clear difference", "worse", "better", ""]
+    found = headlines(read_run(tmp_path))
+    assert [h.verdict for h in found] == ["no clear difference", "worse", "better", ""]
+    told: list[str] = []
+    write_report(tmp_path, tell=told.append)
+    assert [line.partition(" (")[0].rpartition(": ")[2] for line in told][:3] == [h.verdict for h in found[:3]]
+    assert "[-0.300, -0.100]: worse (" in told[1] and "nan" not in "".join(told)
 
 
 def lost_of(folder: Path, key: str) -> list[dict[str, Any]]:
@@ -100,6 +105,20 @@ def test_without_an_evaluation_the_first_and_last_validation_are_compared(tmp_pa
     assert found.before.mean == pytest.approx(statistics.fmean(old.values()))
     assert found.delta.mean == pytest.approx(statistics.fmean(new[q] - old[q] for q in old))
     assert found.delta.low < found.delta.mean < found.delta.high
+
+
+def test_validations_are_compared_over_the_questions_that_both_scored(tmp_path: Path) -> None:
+    file = make_run(tmp_path, steps=20) / run_folder.ROLLOUTS
+    rows = lines(file)
+    low = {row["question_id"] for row in rows if row["mode"] == "val" and row["step"] == 20 and row["reward"] < 0.5}
+    for row in rows:
+        if row["mode"] == "val" and row["step"] == 20 and row["question_id"] in low:
+            row |= {"reward": None, "unscored": "tool_fault"}
+    write_lines(file, rows)
+    (found,) = headlines(read_run(tmp_path))
+    assert low and found.before and found.delta
+    assert found.after.mean - found.before.mean == pytest.approx(found.delta.mean)
+    assert found.note.endswith(f"{36 - len(low)} questions, {len(low)} more not scored in both")
 
 
 def test_a_mixed_run_has_the_validation_of_each_agent(tmp_path: Path) -> None:

@@ -169,6 +169,19 @@ def test_a_raw_file_and_its_parquet_give_the_same_figures(files: list[str], tmp_
         assert found[f"mine/{how}"]["by_task"] == found[f"outside/{how}"]["by_task"]
 
 
+def test_a_scorer_that_hangs_costs_its_trials_and_not_the_evaluation(files: list[str], tmp_path: Path) -> None:
+    out, reward = tmp_path / "results", tmp_path / "slow.py"
+    reward.write_text("import time\ndef pays(completions, **_):\n    time.sleep(1000)\n", encoding="utf-8")
+    keys = [f"reward.default_scorer={reward}:pays", "rollout.rollout_timeout_s=0.5"]
+    flags = ["--samples", "1", "--out", str(out), *files, *(word for key in keys for word in ("--set", key))]
+    with openai_server(Policy()) as server:
+        done = evaluate("--before", server.base_url, *flags)
+    assert done.exit_code == 1, done.output
+    assert results(out)["models"]["model"]["mine/greedy"]["unscored"] == {"timed_out": 3, "llm_fault": 1}
+    late = next(trial for trial in trials(out) if trial["unscored"] == "timed_out")
+    assert "not scored within rollout.rollout_timeout_s = 0.5" in late["reason"] and late["answer"]
+
+
 def test_an_endpoint_without_usage_has_unknown_tokens_not_zero(files: list[str], tmp_path: Path) -> None:
     out = tmp_path / "results"
     with openai_server(lambda _: {**chat_reply("答"), "usage": None}) as server:
@@ -274,7 +287,7 @@ def test_nobody_listens_is_known_before_the_first_trial(files: list[str], tmp_pa
         dead = "http://127.0.0.1:9/v1"
         plan = ["--out", str(tmp_path / "results"), *files]
         done = evaluate("--before", f"fake@{server.base_url}", "--after", f"m@{dead}", *plan)
-    assert done.exit_code == 2 and f"--after {dead}: no answer" in done.stderr
+    assert done.exit_code == 2 and f"--after {dead}: no connection" in done.stderr
     assert server.requests == [] and not (tmp_path / "results").exists()
 
 

@@ -47,7 +47,7 @@ def live(folder: Path, *flags: str, token: str = "", host: str = "127.0.0.1") ->
             yield f"http://{host}:{port}/"
         finally:
             process.terminate()
-            assert process.wait(timeout=30) == 0
+            assert process.wait(timeout=30) == 130
 
 
 def grown(whole: Path, folder: Path, *, steps: int) -> None:

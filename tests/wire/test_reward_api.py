@@ -171,7 +171,7 @@ def test_without_the_token_nothing_is_scored(reward_model_folder: Path, tmp_path
             wait_until_ready(client, process)
             check_token(client)
         process.terminate()
-        process.wait(30)
+        assert process.wait(30) == 130
     finally:
         process.kill()
     said = (tmp_path / "log").read_text()

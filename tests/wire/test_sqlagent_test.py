@@ -10,9 +10,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
+import openai
 import pytest
 from typer.testing import CliRunner, Result
 
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.errors import LLMFault
+from sql_agent.serving.endpoint import explain_fault
 from sql_agent.testing.server import (
     HANG,
     RESET,
@@ -176,6 +181,12 @@ def test_unknown_tool_ends_the_episode_and_is_no_fault(database: Path) -> None:
     assert "invalid_tool_call after 1 turn(s)" in done.stdout
 
 
+def test_a_refusal_is_the_answer_and_no_defect(database: Path) -> None:
+    done = ask(lambda _: chat_reply(None, refusal="I cannot help with that."), database=database)
+    assert done.exit_code == 0, done.output
+    assert "answered after 1 turn(s)" in done.stdout and "I cannot help with that." in done.stdout
+
+
 def test_failed_sql_shows_its_error_and_pays_no_bonus(database: Path, questions: Path) -> None:
     handler = in_turn(tool_call_reply((TOOL, {"sql": "DROP TABLE disease"})), chat_reply(ANSWER))
     with openai_server(handler) as server:
@@ -191,7 +202,12 @@ FAULTS: dict[str, tuple[Handler, str]] = {
     "404": (lambda _: error_reply(404, "no such model"), "It offers fake-model"),
     "429": (lambda _: error_reply(429, "slow down"), "rate limit (status 429)"),
     "no tools": (lambda _: error_reply(400, '"auto" tool choice needs a parser'), "--enable-auto-tool-choice"),
-    "reset": (lambda _: RESET, "no connection"),
+    "reset": (lambda _: RESET, "no whole answer"),
+    "half a body": (lambda _: Reply(body=chat_reply(ANSWER), missing_bytes=9), "no whole answer (RemoteProtocolError)"),
+    "dripping": (
+        lambda _: Reply(body=chat_reply(ANSWER), chunk_pause_s=0.3),
+        "no answer within agent.llm_timeout_s = 0.5 s",
+    ),
     "timeout": (lambda _: HANG, "no answer within agent.llm_timeout_s = 0.5 s"),
     "web page": (lambda _: Reply(body="<html>login</html>", content_type="text/html"), "/chat/completions"),
     "half a JSON": (lambda _: Reply(body='{"id": '), "/chat/completions"),
@@ -207,6 +223,14 @@ def test_fault_is_explained_and_the_key_is_not_shown(name: str, database: Path) 
     assert text in " ".join(done.stdout.split())
     assert "1 question(s); none scored; faults: 1 llm_fault" in done.stdout
     assert KEY not in done.output
+
+
+def test_a_certificate_that_is_refused_is_named() -> None:
+    cause = openai.APIConnectionError(request=httpx2.Request("POST", "https://127.0.0.1/v1"))
+    cause.__cause__ = httpx2.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired (_ssl.c:1000)")
+    (fault := LLMFault("?")).__cause__ = cause
+    text = explain_fault(fault, LLMEndpoint("https://127.0.0.1/v1", model="m"), timeout_s=1.0)
+    assert "has expired" in text and "SSL_CERT_FILE" in text and "Start the server" not in text
 
 
 @pytest.mark.long
@@ -280,7 +304,7 @@ def test_endpoint_from_the_environment(scripted: FakeServer, database: Path, mon
         (["--base-url", "localhost:8000"], "--base-url 'localhost:8000': an address starts with http://"),
         (["--base-url", f"http://u:{KEY}@host/v1"], "no user name, password"),
         (["--base-url", "http://127.0.0.1:1/v1", "--model", "m", "--api-key", f"{KEY}\n"], "printable ASCII"),
-        (["--base-url", "http://127.0.0.1:1/v1"], "no answer (ConnectError)"),
+        (["--base-url", "http://127.0.0.1:1/v1"], "no connection (ConnectError)"),
         (["--base-url", "http://x/v1", "--model", "m", "--set", "agent.max_turn=3"], "did you mean agent.max_turns?"),
         (["--base-url", "http://x/v1", "--model", "m", "--set", "agent.system_prompt=none"], "system_zh"),
         (["--base-url", "http://x/v1", "--model", "m", "--recipe", "none"], "no such recipe"),
