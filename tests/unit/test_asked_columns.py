@@ -218,3 +218,27 @@ def test_short_cells_that_a_reference_quotes_are_asked_for_and_not_to_be_exchang
     assert earned(ASKS_OF_BIRDS, BIRDS, exchanged, reference, typed=False) <= 0.1
     only = "The ashen tern eats sand eels, the reed stint eats brine flies."
     assert 0.1 < earned(ASKS_OF_BIRDS, BIRDS, only, TELLS_OF_BIRDS, typed=False) < 0.9
+
+
+PLOT = [
+    Cell("Quarry Field", "Quarry Field – plot rules", "site"),
+    Cell("31 full plots, 9 half plots", "Quarry Field – plot rules", "plots"),
+    Cell("From October on, and never after dark.", "Quarry Field – plot rules", "fires"),
+]
+MOSS = [
+    Cell("石松癣", "石松癣", "name"),
+    Cell("石松癣是一种多见于林区的皮肤病。", "石松癣", "introduction"),
+    Cell("红斑、脱屑，夜间瘙痒。", "石松癣", "symptoms"),
+    Cell("外用硫磺软膏，每晚一次。", "石松癣", "treatment"),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "cells", "answer"),
+    [
+        ("What are the rules for fires on a Quarry Field plot?", PLOT, "From October on, and never after dark."),
+        ("请介绍石松癣的症状和治疗。", MOSS, "症状：红斑、脱屑，夜间瘙痒。治疗：外用硫磺软膏，每晚一次。"),
+    ],
+)
+def test_a_word_of_a_name_and_a_verb_that_asks_are_no_columns(question: str, cells: list[Cell], answer: str) -> None:
+    assert earned(question, cells, answer, typed=False) >= 0.9

@@ -442,3 +442,16 @@ def test_a_second_question_asks_for_another_column_of_the_same_thing(told: str, 
 
     assert value(*texts) >= 0.9
     assert value(*texts[::-1]) <= 0.1
+
+
+def test_what_one_condition_of_a_cell_says_is_not_told_under_another() -> None:
+    question = "铜锈中毒和铅粉中毒时，解毒散的剂量分别是多少？"
+    cell = Cell("口服。铜锈中毒，一次3～4g；铅粉中毒，一次7～9g，最多21g。", "解毒散", "用量")
+
+    def value(answer: str) -> float:
+        found = grade(question=question, reference="", answer=answer, evidence=[cell])
+        return found.value if found else -1.0
+
+    assert value(cell.text) >= 0.9
+    assert value("口服。铅粉中毒，一次7～9g，最多21g；铜锈中毒，一次3～4g。") >= 0.9
+    assert value("口服。铜锈中毒，一次7～9g，最多21g；铅粉中毒，一次3～4g。") <= 0.1

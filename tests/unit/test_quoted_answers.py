@@ -1,8 +1,8 @@
 """Answers that quote cells of leaflets, manuals, contracts and catalogues, written one by one, and what they earn.
 
-`quoted_answers.jsonl` has 404 questions on rows of which not every cell is asked for, each with five honest answers and
-six dishonest ones. A, B, F and H were read to choose rules, C and D in part; of G and I only counts were looked at, of
-E but one answer. D and E tell whole rows of six columns or more, and are asked in words that are not the columns'.
+`quoted_answers.jsonl` has 464 questions on rows of which not every cell is asked for, each with five honest answers and
+six dishonest ones. A, B, F, H and J were read to choose rules, C and D in part; of G, I and K only counts were looked
+at, of E but one answer. D and E tell whole rows of six columns or more, asked in words that are not the columns'.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from sql_agent.offline_judge.sections import Cell
 
 LINES = (Path(__file__).parents[1] / "judge_exam" / "quoted_answers.jsonl").read_text(encoding="utf-8").splitlines()
 ASKS = [json.loads(line) for line in LINES]
-HONEST = {"A": 0.75, "B": 0.75, "C": 0.63, "D": 0.65, "E": 0.44, "F": 0.52, "G": 0.56, "H": 0.58, "I": 0.6}
-DISHONEST = {"A": 0.98, "B": 0.97, "C": 0.97, "D": 0.96, "E": 0.94, "F": 0.95, "G": 0.96, "H": 0.96, "I": 0.97}
+HALVES = "ABCDEFGHIJK"
+HONEST = dict(zip(HALVES, (0.75, 0.75, 0.63, 0.65, 0.44, 0.52, 0.56, 0.58, 0.6, 0.46, 0.53), strict=True))
+DISHONEST = dict(zip(HALVES, (0.98, 0.97, 0.97, 0.96, 0.94, 0.95, 0.96, 0.96, 0.97, 0.96, 0.97), strict=True))
 
 
 def values(half: str, answers: str) -> list[float]:
