@@ -26,7 +26,7 @@ from sql_agent.offline_judge.misquotes import Between, between
 from sql_agent.offline_judge.naming import names_of, translated
 from sql_agent.offline_judge.normal import flat, normalise, with_headings
 from sql_agent.offline_judge.offers import without_offers
-from sql_agent.offline_judge.sections import ORDER, Cell, Fact, Item, Names, Record, parts, runs
+from sql_agent.offline_judge.sections import ASK_END, ASKING, ORDER, Cell, Fact, Item, Names, Record, parts, runs
 from sql_agent.offline_judge.slots import stem
 from sql_agent.offline_judge.words import called_as
 
@@ -73,6 +73,7 @@ class Exam:
     compares: bool
     is_verdict: bool
     is_alone: bool
+    asks_more: bool  # behind its first question
     verdict: bool | None
     lexicon: Lexicon
     record: Lexicon
@@ -276,6 +277,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         compares=COMPARES.search(question) is not None,
         is_verdict=is_verdict,
         is_alone=source.is_alone,
+        asks_more=any(ASKING.search(one) for one in ASK_END.split(question)[1:]),
         lexicon=Lexicon({*words, *prose}, skips=True),
         record=Lexicon(words - {*own, *own.values()} | source.known, skips=True),
         echoes=Lexicon(echoes),

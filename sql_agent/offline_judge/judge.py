@@ -125,15 +125,18 @@ def _is_explained(exam: Exam, answer: str) -> bool:
     reading = _read(exam, answer)
     said = reading.text
     told = {stem(one) for one in spell(said).split()} - {stem(one) for one in exam.question.split()}
-    quoted = {word for *_, word in exam.lexicon.read(said, exam.echoes)[0]}
-    sections = {
-        exam.items[i].section for of in (exam.beside, exam.of_form) for word in quoted for i in of.get(word, ())
-    }
-    if sections and sections.isdisjoint(fact.section for fact in exam.facts):  # it tells of another column
+    told_of, asked = _sections(exam, said), {fact.section for fact in exam.facts}
+    if not asked <= told_of if exam.asks_more else told_of and told_of.isdisjoint(asked):  # it tells of another column
         return False
     spans = [said[start:end] for start, end in exam.lexicon.read(said, exam.echoes)[1]]
     is_known = bool(told & exam.words) and all(is_known_to(exam, one) for one in spans)
     return reading.is_right and is_known and not is_misquoted_by(exam, said)
+
+
+def _sections(exam: Exam, said: str) -> set[int]:
+    """The cells of which a text tells something."""
+    quoted = {word for *_, word in exam.lexicon.read(said, exam.echoes)[0]}
+    return {exam.items[i].section for of in (exam.beside, exam.of_form) for word in quoted for i in of.get(word, ())}
 
 
 def _strange(exam: Exam, asked: str, said: str) -> bool:

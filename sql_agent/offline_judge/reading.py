@@ -376,7 +376,8 @@ class Reading:
         facts = self._exam.facts
         coverage = max(sum(self._credit.values()) / len(facts), self._reworded())
         coverage = float(self._is_right) if self._exam.is_alone else coverage
-        coverage = 1.0 if self._is_right and self._credit else coverage  # a yes or no, and why
+        is_whole = self._is_right and self._credit and not self._exam.asks_more  # a yes or no, and why
+        coverage = 1.0 if is_whole else coverage
         value = _f1(coverage) if not self._foreign else self._distrusted(coverage)
         if self._exam.in_order and list(self._credit) != sorted(self._credit):
             value = min(value, SAME_WORDS)

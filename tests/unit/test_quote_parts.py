@@ -168,3 +168,21 @@ def test_the_one_line_that_has_the_words_of_the_question_is_the_part() -> None:
     asked = ("How is stoneware fired?", "At 1240 °C.")
     assert _value(*asked, "Stoneware: hold the kiln at 1240 °C, then cool it slowly.", KILN) >= 0.9
     assert _value(*asked, "Earthenware: stop at 1060 °C.", KILN) <= 0.1
+
+
+def test_a_yes_and_its_reason_are_not_all_where_more_is_asked() -> None:
+    question = "青苔锭可以外用吗？如果可以，怎么外用、治什么？"
+    reference = "青苔锭可以外用，方法为酒磨调敷患处，外治冻疮、湿疹、癣。"
+    cells = [
+        Cell("口服，一次0.4g。外用，酒磨调敷患处。", "青苔锭", "用法用量"),
+        Cell("用于腹痛吐泻；外治冻疮，湿疹，癣。", "青苔锭", "功能主治"),
+        Cell("孕妇忌用。", "青苔锭", "禁忌"),
+    ]
+
+    def value(answer: str) -> float:
+        found = grade(question=question, reference=reference, answer=answer, evidence=cells)
+        return found.value if found else -1.0
+
+    assert value(reference) >= 0.9
+    assert value("可以外用，酒磨调敷患处，外治冻疮、湿疹、癣。") >= 0.9
+    assert value("可以外用，酒磨调敷患处。") < 0.9
