@@ -1,7 +1,7 @@
 """A function in a process of its own: `python -P -m foundation.entry FOLDER`.
 
 FOLDER/job holds, pickled, the function's name ("module:function") and its arguments; what it made, a path, is written
-to FOLDER/made. Errors end it as they end a command (see foundation/command.py). The folder is the caller's own: what
+to FOLDER/result. Errors end it as they end a command (see foundation/command.py). The folder is the caller's own: what
 is unpickled there may do anything.
 """
 

@@ -8,12 +8,13 @@ others forbid them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from foundation.rollout_keys import RunKeys
+from foundation.grouping import grouped
+from foundation.rollout_keys import DEFAULT_AGENT, RunKeys
 
 StopReason = Literal["answered", "empty_answer", "max_turns", "repeated_call", "invalid_tool_call", "context_overflow"]
 
@@ -311,6 +312,12 @@ class TrialRecord(RolloutRecord):
     @property
     def key(self) -> TrialKey:
         return self.model, self.split, self.decoding, self.question_id, self.sample
+
+
+def by_agent[R: AskedRecord](records: Sequence[R]) -> dict[str, list[R]]:
+    """The records of each agent, by name; {} where no row names one."""
+    groups = grouped(records, lambda record: record.agent or DEFAULT_AGENT)
+    return dict(sorted(groups.items())) if any(record.agent for record in records) else {}
 
 
 def rollout_record(question: Question, episode: Episode | None, reward: Reward) -> RolloutRecord:

@@ -48,9 +48,7 @@ class CurriculumRules:
         if share >= 1 - self.edge:
             return ALWAYS
         third = int(3 * (share - self.edge) / (1 - 2 * self.edge))
-        if third == 0:
-            return HARD
-        return MIDDLE if third == 1 else EASY
+        return (HARD, MIDDLE, EASY)[min(third, 2)]
 
 
 @dataclass

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
 from foundation.grouping import grouped
-from foundation.rollout_keys import DEFAULT_AGENT
 from foundation.stats import Difference, Estimate, best_of, difference, estimate, quantiles, worst_of
 from sql_agent.evaluation.results import Figures, OfK, TaskFigures
-from sql_agent.records import TrialRecord
+from sql_agent.records import TrialRecord, by_agent
 
 Grouped = Mapping[str, Sequence[TrialRecord]]
 Measure = Callable[[TrialRecord], float | None]
@@ -111,12 +110,6 @@ def estimates(records: Sequence[TrialRecord], measures: Iterable[str]) -> dict[s
 
 def by_task(records: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
     return dict(sorted(grouped(records, lambda record: record.task_type).items()))
-
-
-def by_agent(records: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
-    """The records of each agent; {} where no row names one."""
-    groups = grouped(records, lambda record: record.agent or DEFAULT_AGENT)
-    return dict(sorted(groups.items())) if any(record.agent for record in records) else {}
 
 
 def _task(records: Sequence[TrialRecord]) -> TaskFigures:

@@ -23,11 +23,11 @@ from sql_agent.config.data import QUESTION_FILES
 from sql_agent.data.bundled import SPLITS as BUNDLED
 from sql_agent.data.bundled import ensure_bundled
 from sql_agent.data.dataset import load_files
-from sql_agent.evaluation.measures import by_agent, by_task, compare, compare_groups, summarize
+from sql_agent.evaluation.measures import by_task, compare, compare_groups, summarize
 from sql_agent.evaluation.results import Counts, EvalReport
 from sql_agent.evaluation.targets import Target, label, look_at, settings_for
 from sql_agent.evaluation.trials import Trial, draw, plan_trials
-from sql_agent.records import Question, TrialRecord
+from sql_agent.records import Question, TrialRecord, by_agent
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.scoring.vote import choose

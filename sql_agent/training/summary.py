@@ -19,9 +19,9 @@ from foundation import run_folder
 from foundation.console import duration
 from foundation.files import read_lines, whole_lines
 from foundation.grouping import grouped
-from foundation.rollout_keys import DEFAULT_AGENT, told_tools
+from foundation.rollout_keys import told_tools
 from foundation.stats import estimate
-from sql_agent.records import RunRecord
+from sql_agent.records import RunRecord, by_agent
 from sql_agent.training.ancestry import ancestors_text
 
 
@@ -45,11 +45,6 @@ def _best(run_dir: Path, everything: list[RunRecord]) -> dict[str, Any]:
     validated = [row for row in everything if row.mode == "val" and row.step in note["over"]]
     best = {"step": note["step"], "validated_at": note["over"], "reward_mean": note["reward"]}
     return {**best, "ended": note["ended"], **reward_of(validated)}
-
-
-def by_agent(rollouts: list[RunRecord]) -> dict[str, list[RunRecord]]:
-    groups = sorted(grouped(rollouts, lambda row: row.agent).items())
-    return {name or DEFAULT_AGENT: rows for name, rows in groups} if any(name for name, _ in groups) else {}
 
 
 def reward_of(rollouts: list[RunRecord]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """TrainConfig -> verl's keys. What a recipe may say of them itself stands in verl_rules; nothing else knows them.
 
-Every key is checked against the configuration that verl itself composes, so a key that a new verl renames is an error
-here and not a default there.
+They are of the one version of verl that `agl_plugin.patches.register.VERSIONS` names: another one is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import Any
 from agl_plugin.run.curriculum import CurriculumRules
 from agl_plugin.run.kept import KeepRules
 from agl_plugin.update.rules import UpdateRules
-from foundation.errors import UserError
 from sql_agent.config import (
     ROOT,
     CurriculumConfig,
@@ -35,13 +33,6 @@ from sql_agent.training.verl_rules import COPIED
 
 # How vLLM's engine runs its only worker on a CPU.
 ALONE = "agl_plugin.cpu.executor.OneProcess"
-
-# Keys that verl reads but its base configuration leaves out (free-form sections).
-OPEN_SECTIONS = (
-    *("actor_rollout_ref.rollout.engine_kwargs.", "actor_rollout_ref.model.override_config."),
-    "data.sampler.",
-    *(f"actor_rollout_ref.{part}.fsdp_config.mixed_precision." for part in ("actor", "ref")),
-)
 
 
 def verl_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_steps: int) -> dict[str, Any]:
@@ -184,19 +175,3 @@ def curriculum_rules(curriculum: CurriculumConfig) -> CurriculumRules | None:
     """How questions are chosen by how often they were solved; None: as they come."""
     keys = curriculum.model_dump(exclude={"on"})
     return CurriculumRules(**keys) if curriculum.on else None
-
-
-def check_keys(overrides: dict[str, Any], base: dict[str, Any]) -> None:
-    """Raises UserError naming each override that verl's composed configuration does not have."""
-    keys = flatten(base)
-    sections = {key.rsplit(".", n)[0] for key in keys for n in range(1, key.count(".") + 1)}
-    unknown = [
-        key
-        for key in flatten(overrides)
-        if key not in keys and key not in sections and not key.startswith(OPEN_SECTIONS)
-    ]
-    if unknown:
-        raise UserError(
-            f"verl does not know these keys: {', '.join(unknown)}. The installed verl differs from the one this "
-            "project was written for (0.9.1): run `make setup`, or adapt sql_agent/training/verl_config.py"
-        )

@@ -15,10 +15,10 @@ from typing import Any
 
 from rapidfuzz import fuzz, process
 
+from agl_plugin.patches.install import wrong_versions
 from agl_plugin.update.composed import base_config
 from foundation.errors import UserError
 from sql_agent.config import TrainConfig, flatten
-from sql_agent.training.verl_config import check_keys, own_overrides
 from sql_agent.training.verl_rules import FITS, NEEDS, OPEN_SECTIONS, OWN, PASSED_ON, REFUSED, VLLM, row_of
 
 # Files with the classes whose fields are the flags of `vllm serve`.
@@ -27,9 +27,9 @@ VLLM_FLAGS = ("engine/arg_utils.py", "entrypoints/openai/cli_args.py")
 
 def check_verl(config: TrainConfig) -> None:
     """Raise UserError for each key of the section that does not reach verl, and where verl is another than expected."""
-    base = composed_base(resolve=True)
-    check_keys(own_overrides(config, model_path="", run_dir=Path(), total_steps=1), base)
-    problems = list(problems_of(config, base))
+    if wrong := wrong_versions("worker"):
+        raise UserError(wrong)
+    problems = list(problems_of(config, composed_base(resolve=True)))
     if problems:
         raise UserError("configuration:\n" + "\n".join(f"  verl.{problem}" for problem in problems))
 

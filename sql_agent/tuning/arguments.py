@@ -38,6 +38,9 @@ def trl_arguments(
         "logging_steps": 1,
         "save_strategy": "no" if trainer.save_every < 1 else "steps",
         "save_steps": max(1, trainer.save_every),
+        # The order of all epochs is in the data set: with transformers' shuffling a run that is resumed within an
+        # epoch other than its first gets the first epoch's order (seen with transformers 4.57).
+        "train_sampling_strategy": "sequential",
         "remove_unused_columns": False,
         "dataloader_pin_memory": gpu,
         "disable_tqdm": True,

@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from torch.utils.data import SequentialSampler
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DPOTrainer
@@ -42,24 +41,16 @@ BUCKET_BATCHES = 8  # whose rows are sorted by length together: they still mix
 
 
 class Resumable:
-    """Mixed into a trainer: rows in the order of the data set, and `keep_checkpoints` of them as global_step_N/actor.
-
-    The order of all epochs is in the data set (`in_order`): with transformers' shuffling a run that is resumed within
-    an epoch other than its first gets the first epoch's order (seen with transformers 4.57).
-    """
+    """Mixed into a trainer: rows as they are encoded, and `keep_checkpoints` of them as global_step_N/actor."""
 
     keep_checkpoints: int
     args: Any
     optimizer: Any
     lr_scheduler: Any
     state: Any
-    train_dataset: Any
 
     def _prepare_dataset(self, dataset: Any, *_args: Any, **_kwargs: Any) -> Any:
         return dataset  # encoded already
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-        return SequentialSampler(train_dataset or self.train_dataset)
 
     def create_model_card(self, *_args: Any, **_kwargs: Any) -> None:
         """TRL would write one beside each checkpoint; `agentgrpo export` writes this project's."""

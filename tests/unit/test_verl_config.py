@@ -7,10 +7,9 @@ from typing import Any, get_args
 
 import pytest
 
-from foundation.errors import UserError
 from sql_agent.config import TrainConfig, build_config, known_keys, parse_assignment
 from sql_agent.config.losses import Advantage
-from sql_agent.training.verl_config import check_keys, flatten, update_rules, verl_overrides
+from sql_agent.training.verl_config import flatten, update_rules, verl_overrides
 
 # Who reads what verl need not know: settings, and the beginnings of some.
 READ_ELSEWHERE = {
@@ -236,19 +235,6 @@ def test_the_correction_is_a_setting() -> None:
     settings = "optim.importance_correction=masked optim.importance_cap=3 optim.importance_level=sequence"
     rules = update_rules(config_of(settings))
     assert (rules.correction, rules.cap, rules.level) == ("masked", 3, "sequence")
-
-
-BASE = {"trainer": {"save_freq": 1, "empty": {}}, "actor_rollout_ref": {"rollout": {"engine_kwargs": {"vllm": {}}}}}
-
-
-def test_known_keys_and_free_sections_pass() -> None:
-    check_keys({"trainer": {"save_freq": 2}}, BASE)
-    check_keys({"actor_rollout_ref": {"rollout": {"engine_kwargs": {"vllm": {"any_flag": 1}}}}}, BASE)
-
-
-def test_all_unknown_keys_are_named_at_once() -> None:
-    with pytest.raises(UserError, match=r"trainer.save_frequency, trainer.empty.x\. .*`make setup`"):
-        check_keys({"trainer": {"save_frequency": 2, "empty": {"x": 1}}}, BASE)
 
 
 def test_the_plugin_knows_each_advantage() -> None:
