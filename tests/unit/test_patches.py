@@ -56,7 +56,9 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def looked_at() -> dict[str, str]:
-    done = subprocess.run([sys.executable, "-c", LOOK], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    # Tests that prepare a run leave the hook in the environment.
+    env = os.environ | {"VERL_USE_EXTERNAL_MODULES": "agl_plugin.cpu.platform"}
+    done = subprocess.run([sys.executable, "-c", LOOK], cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
