@@ -43,6 +43,7 @@ WHOLE = re.compile(  # of a row
     r"\b(?:all|every|complete|full)(?: of)?(?: the)? (?:facts?|data|details?|information|fields?|columns?|values?)\b"
     r"|\beverything\b|(?:全部|所有|详细|完整)的?(?:信息|资料|数据|记录|字段|内容|情况)|详情"
 )
+WHO = re.compile(r"\bwho(?:m|se)?\b|谁")
 DIFFERS = re.compile(
     r"\bmore\b.*\bthan\b|\b(?:differ|increase|grow|rise|change|gap)|[增减相][加长少差比]|差[多距额]?|[多少高低](?:出|了)?多少"
 )
@@ -78,7 +79,7 @@ def _of_form(asked: str, columns: dict[str, list[str]], *, is_yes_no: bool) -> l
     is_form_asked = IS_FLAG.fullmatch if is_yes_no else _form_asked(asked)
     fitting = [name for name, texts in columns.items() if is_form_asked and all(map(is_form_asked, texts))]
     places = {name: place for name in columns if (place := place_of(name, asked)) >= 0}
-    is_name = is_form_asked is _is_name
+    is_name = is_form_asked is _is_name and not WHO.search(asked)
     fitting = _without_keys(fitting, asked, places, is_name=is_name)
     if is_yes_no:
         return [_first(fitting, places)] if fitting else [*columns]
