@@ -278,8 +278,8 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         is_verdict=is_verdict,
         is_alone=source.is_alone,
         asks_more=any(ASKING.search(one) for one in ASK_END.split(question)[1:]),
-        lexicon=Lexicon({*words, *prose}, skips=True),
-        record=Lexicon(words - {*own, *own.values()} | source.known, skips=True),
+        lexicon=_facts_first({*words, *prose}, of_form),
+        record=_facts_first(words - {*own, *own.values()} | source.known, of_form),
         echoes=Lexicon(echoes),
         texts=[spell(normalise(cell.text)) for cell in cells],
         words=_stems(question, source.reference, *(f"{cell.column} {cell.text}" for cell in cells)),
@@ -291,6 +291,11 @@ def _verdict(question: str, reference: str, facts: Sequence[Fact], names: Collec
     texts = (without_offers(reference, lambda _: False), "\n".join(fact.forms[0] for fact in facts))
     told = (verdicts.wanted(question, text, names) for text in texts if text)
     return next((one for one in told if one is not None), None)
+
+
+def _facts_first(words: set[str], of_form: Collection[str]) -> Lexicon:
+    """The words, of those that differ by words of grammar alone a fact before others, in whatever order they come."""
+    return Lexicon(sorted(words, key=lambda word: (spell(word) not in of_form, word)), skips=True)
 
 
 def _stems(*texts: str) -> set[str]:

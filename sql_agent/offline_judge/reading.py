@@ -73,6 +73,15 @@ class ReferenceVerdict:
         return f" because of what else was said (below {CAP})"
 
 
+@dataclass
+class _Name:
+    """A name that was told: the sections that it leaves, its place, and where what was told of it ends."""
+
+    sections: frozenset[int]
+    at: int
+    told_until: int | None = None
+
+
 class Reading:
     """Reads an answer word by word and keeps the books."""
 
@@ -81,7 +90,8 @@ class Reading:
         self._credit: dict[int, float] = {}  # of facts quoted
         self._foreign: list[str] = []
         self._mentions: Counter[tuple[str, frozenset[int] | None]] = Counter()
-        self._named: list[frozenset[int]] = []  # the sections of the names that were told, the last one last
+        self._named: list[_Name] = []  # the names that were told, the last one last
+        self._place = (0, 0)  # of the word that is read
         self._ahead: list[frozenset[int]] = []  # of them those told since the last fact
         self._reached = 0  # the last section of which something was told without a name
         self._is_misplaced = False  # a fact was told of another thing than its own
@@ -107,7 +117,7 @@ class Reading:
             if self._around.is_own_label(start):
                 self._told.append(("", frozenset()))
                 if all(exam.rows) and (len({*exam.rows}) > 1 or re.search(r"\w", self._text[after:start])):
-                    self._named = [one for one in self._named if self._is_of_row(one)]
+                    self._named = [one for one in self._named if self._is_of_row(one.sections)]
             last = end
             self._is_shared = self._around.is_label(start, end)  # told before each of several items
             self._lead: slice | None = slice(after, start)  # what was told since the last fact, until one is
@@ -226,6 +236,7 @@ class Reading:
             self._text[max(0, start - MAX_NAME_CHARS) : start],
             self._text[end : end + 1],
         )
+        self._place = (start, end)
         if word in exam.prose:
             self._prose.add((exam.prose[word], self._told_of()))
         if word in exam.wholes:  # of a cell that is quoted whole nothing is told under another heading of it
@@ -258,7 +269,7 @@ class Reading:
                 self._quote(part, exam.of_form[part], tells=False)
             self._named = named
         elif exam.question not in word:  # the question again names nobody
-            ends = [one for one in exam.of_form if word in exam.own and word.endswith(one)]
+            ends = [one for one in exam.of_form if word in exam.own and one in word]
             fact = max(ends, key=len, default="")
             self._name(word.removesuffix(fact))
             if fact:
@@ -273,7 +284,7 @@ class Reading:
         told = [self._exam.names[name] for name in sorted((n for *_, n in self._exam.callers.read(text)[0]), key=len)]
         told = told if told and frozenset.intersection(*told) else told[-1:]
         self._ahead += told
-        self._named = [*(sections for sections in self._named if sections not in told), *told]
+        self._named = [*(name for name in self._named if name.sections not in told), *(_Name(one, self._place[0]) for one in told)]
 
     def _is_under_another_column(self, word: str, before: str) -> bool:
         """Whether right before what one column says, as its label, stands the name of another one."""
@@ -291,7 +302,7 @@ class Reading:
         facts = [i for part in self._exam.wholes.get(word, [word]) for i in self._exam.of_form[part]]
         return word[: max(0, min(word.find(spell(self._exam.facts[i].forms[0])) for i in facts)) + 1]
 
-    def _name_by_heading(self, word: str) -> list[frozenset[int]]:
+    def _name_by_heading(self, word: str) -> list[_Name]:
         """A heading that is quoted with its fact, or with its whole cell, names it; the names of what comes after."""
         facts = [i for part in self._exam.wholes.get(word, [word]) for i in self._exam.of_form[part]]
         sections, named = {self._exam.facts[i].section for i in facts}, self._named
@@ -310,8 +321,8 @@ class Reading:
     def _told_of(self) -> frozenset[int] | None:
         """The sections that the names told so far leave, the last ones first: a drug's name, then a field's."""
         left: frozenset[int] | None = None
-        for sections in reversed(self._named):
-            left = sections if left is None else left & sections or left
+        for name in reversed(self._named):
+            left = name.sections if left is None else left & name.sections or left
         return left
 
     def _is_of_every(self, facts: Sequence[int]) -> bool:
@@ -323,7 +334,11 @@ class Reading:
         return EVERY.search(lead[max(map(lead.rfind, SENTENCE_ENDS)) + 1 :]) is not None
 
     def _quote(self, word: str, facts: Sequence[int], *, tells: bool = True) -> None:
+        sections = {self._exam.facts[i].section for i in facts}
         named = self._told_of()
+        if named and named.isdisjoint(sections):
+            self._named = [name for name in self._named if not self._is_past(name)]
+            named = self._told_of()
         if self._is_of_every(facts):
             self._foreign.append(word.replace(" ", ""))
             self._is_misplaced = True
@@ -333,6 +348,8 @@ class Reading:
         if not mine and self._is_beside(word, named):
             return
         self._is_misplaced |= not mine
+        for name in self._named if mine else ():
+            name.told_until = self._place[1] if name.sections & sections else name.told_until
         if tells:
             self._tell(word, mine)
         free = FREE_MENTIONS if len(self._exam.facts) > 1 else ALONE_MENTIONS
@@ -342,6 +359,13 @@ class Reading:
             self._quote_unnamed(mine)
         else:
             self._credit |= dict.fromkeys(mine, 1.0)
+
+    def _is_past(self, name: _Name) -> bool:
+        """Whether a column's name, in one line with its fact, ends with that fact's sentence."""
+        if name.told_until is None or self._is_of_row(name.sections):
+            return False
+        is_in_line = "\n" not in self._text[name.at : self._place[0]]
+        return is_in_line and SENTENCE_END.search(self._text, name.told_until, self._place[0]) is not None
 
     def _is_beside(self, word: str, named: frozenset[int] | None) -> bool:
         """Whether the thing that is named says that too, of which it is not asked."""
@@ -364,9 +388,10 @@ class Reading:
             self._told.append((word, frozenset(facts)))
 
     def _quote_unnamed(self, facts: Sequence[int]) -> None:
-        """Facts of several things without a name: as they are asked for, one after the other, or anyhow."""
+        """Facts without a name: of several rows as they are asked for, one after the other, or anyhow."""
         sections = {i: self._exam.facts[i].section for i in facts}
-        credit = IN_ORDER if max(sections.values()) >= self._reached else OUT_OF_ORDER
+        is_in_order = len({*self._exam.rows} - {""}) == 1 or max(sections.values()) >= self._reached
+        credit = IN_ORDER if is_in_order else OUT_OF_ORDER
         if len(set(sections.values())) == 1:
             self._reached = max(self._reached, *sections.values())
         untold = [i for i in facts if i not in self._credit]
