@@ -33,7 +33,8 @@ ITEM_MARK = re.compile(
     r"|^[ \t]*[•·◦●▪■□◆‣][ \t]*(?=\S)"
     r"|^[ \t]*[A-Ha-h][.．、][ \t]+(?=\S)"
     r"|^[ \t]*(?:[*_]{2})?(?:[(（][一二三四五六七八九十]{1,3}[)）]|[一二三四五六七八九十]{1,3}[、.．])"
-    r"|(?<=[:：。；;])[一二三四五六七八九十]{1,3}、(?=\S)",
+    r"|(?<=[:：。；;])[一二三四五六七八九十]{1,3}、(?=\S)"
+    r"|(?<=[\u4e00-\u9fff)）] )(?:\d{1,2}[.．]|[一二三四五六七八九十]{1,3}、|[(（][一二三四五六七八九十\d]{1,2}[)）])[ \t]*(?=[\u4e00-\u9fff])",
     re.MULTILINE,
 )
 CONNECTIVE = re.compile(  # before a sentence it counts like a mark
@@ -63,9 +64,13 @@ MARKS = re.compile(r"[*#`\[\]{}《》「」『』〔〕\"'“”‘’]+")
 ENTITY = re.compile(r"(&#)0*([0-9]{8})[0-9]*")  # of no character, and longer than int() reads
 # Tags by name, so that "<90" is none; what is struck through or not shown is not as if it were plain.
 ATTRIBUTES = r"(?![^<>]*(?:line-through|display:\s*none))(?:\s[^<>]*)?/?>"
-INLINE = re.compile(rf"</?(?:span|b|strong|i|em|u|sup|sub|font|a){ATTRIBUTES}|<!--(?:(?!<!--).)*?-->", re.I | re.S)
+INLINE = re.compile(
+    rf"</?(?:span|b|strong|i|em|u|sup|sub|font|a|code|kbd|samp|var|tt|mark|small|big|q|cite|abbr|label){ATTRIBUTES}|<!--(?:(?!<!--).)*?-->",
+    re.I | re.S,
+)
 BLOCK = re.compile(
-    rf"</?(?:p|div|br|li|ul|ol|d[ltd]|tr|t[dh]|table|thead|tbody|h[1-6]|hr|section|pre|center|img){ATTRIBUTES}", re.I
+    rf"</?(?:p|div|br|li|ul|ol|d[ltd]|tr|t[dh]|table|thead|tbody|h[1-6]|hr|section|pre|center|img|article|aside|header|footer|main|nav|blockquote|figure|figcaption|caption|colgroup|col|tfoot){ATTRIBUTES}",
+    re.I,
 )
 UNSEEN = re.compile(  # what a page strikes through or does not show, with its tags; a comment is one too
     r"(?<!~)~~(?![\s~])(?:(?!~~).)+~~(?!~)|^ {0,3}\[[^\]\n]*\]: *#[^\n]*"

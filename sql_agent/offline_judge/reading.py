@@ -210,9 +210,9 @@ class Reading:
         return is_torn(told, frozenset(breaks))
 
     def _call(self, facts: Sequence[int]) -> None:
-        """Note what the text before facts of one section calls it, where nothing else names it."""
+        """Note what the text before facts of one section calls it, where nothing else names it, and no row is one."""
         sections = {self._exam.facts[i].section for i in facts}
-        if self._lead and not self._exam.names and len(sections) == 1:
+        if self._lead and not self._exam.names and len(sections) == 1 and not self._is_of_one_row:
             called = self._called.setdefault(sections.pop(), set())
             called.update(run for *_, run in self._exam.echoes.read(self._text[self._lead])[0])
         self._lead = None
@@ -275,6 +275,11 @@ class Reading:
             if fact:
                 self._quote(fact, exam.of_form[fact])
 
+    @property
+    def _is_of_one_row(self) -> bool:
+        """Whether all sections are columns of one row."""
+        return len({*self._exam.rows} - {""}) == 1
+
     def _is_of_row(self, sections: frozenset[int]) -> bool:
         """Whether a name of these tells one row from others."""
         return len({*self._exam.rows}) > 1 and len({self._exam.rows[n] for n in sections}) == 1
@@ -284,7 +289,10 @@ class Reading:
         told = [self._exam.names[name] for name in sorted((n for *_, n in self._exam.callers.read(text)[0]), key=len)]
         told = told if told and frozenset.intersection(*told) else told[-1:]
         self._ahead += told
-        self._named = [*(name for name in self._named if name.sections not in told), *(_Name(one, self._place[0]) for one in told)]
+        self._named = [
+            *(name for name in self._named if name.sections not in told),
+            *(_Name(one, self._place[0]) for one in told),
+        ]
 
     def _is_under_another_column(self, word: str, before: str) -> bool:
         """Whether right before what one column says, as its label, stands the name of another one."""
@@ -390,7 +398,7 @@ class Reading:
     def _quote_unnamed(self, facts: Sequence[int]) -> None:
         """Facts without a name: of several rows as they are asked for, one after the other, or anyhow."""
         sections = {i: self._exam.facts[i].section for i in facts}
-        is_in_order = len({*self._exam.rows} - {""}) == 1 or max(sections.values()) >= self._reached
+        is_in_order = self._is_of_one_row or max(sections.values()) >= self._reached
         credit = IN_ORDER if is_in_order else OUT_OF_ORDER
         if len(set(sections.values())) == 1:
             self._reached = max(self._reached, *sections.values())
