@@ -1,5 +1,5 @@
-"""Facts that an answer tells in two halves, a label and the rest: "Flowering: June to July" for "flowering June to
-July".
+"""Facts that an answer tells in two halves, a label and the rest or an item of it: "Flowering: June to July" for
+"flowering June to July".
 
 Guarantees: linear in the answer for given facts; no word is added or left out but words of grammar. Not covered: labels
 of one answer after the first `MAX_LABELS` different ones.
@@ -38,9 +38,13 @@ class Halves:
         """A text in normal form with such facts in one piece behind their labels."""
 
         def told(found: re.Match[str]) -> str:
-            is_fact = spell(found["rest"]) in self._facts
-            fact = "" if is_fact else self.whole(found["label"], found["rest"])
-            return f"{found['label']}:{fact}" if fact else found[0]
+            if spell(found["rest"]) in self._facts:
+                return found[0]
+            if fact := self.whole(found["label"], found["rest"]):
+                return f"{found['label']}:{fact}"
+            parts = found["rest"].split("、")
+            told = [part if spell(part) in self._facts else self.whole(found["label"], part) or part for part in parts]
+            return f"{found['label']}:{'、'.join(told)}" if told != parts else found[0]
 
         return HALVES.sub(told, text)
 

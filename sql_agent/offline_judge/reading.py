@@ -38,6 +38,7 @@ DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial
 UNDER = re.compile(r"([^:|;,、。\n]+)(?::\s*|\n| ?\| ?)$")  # a label before a text
 COUNTED = re.compile(r"(?<![\w.#-])(?!1\D)\d[\d.-]*[\u4e00-\u9fff]")  # a number and its unit; 1 is any word's (一般)
 EVERY = re.compile(r"[都均皆]|\b(?:both|all|each|every)\b")  # of several things
+FIELD = re.compile(r"1?(?:字段|栏|列)| (?:column|field)\b")  # behind a column's name
 FREE_MENTIONS = 2  # a summary may repeat what was said
 ALONE_MENTIONS = 4  # and a thing's name, where that is all that is asked, stands in headings too
 ALLOWS = "not allowed permitted possible recommended required needed necessary suitable can do don t"
@@ -258,7 +259,8 @@ class Reading:
         if self._is_under_another_column(word, before):
             self._foreign.append(word.replace(" ", ""))
             self._is_misplaced = True
-        if word in exam.labels and not (self._is_heading(before, following) or self._around.is_column(start, end)):
+        is_label = FIELD.match(self._text, end) or self._is_heading(before, following)
+        if word in exam.labels and not (is_label or self._around.is_column(start, end)):
             self._foreign.append(word.replace(" ", ""))
         is_owner = following in ("的", ":") and word in exam.question
         if not is_owner and word in exam.of_form:
