@@ -91,7 +91,7 @@ used_the bit mentioned remaining concerns behalf addresses so_that this_one stor
 got_this nothing_else_added pardon_me excuse_me sorry_about_that citing cited extracted ran_successfully
 executed_successfully completed_successfully against_the_database this_reflects current_state comparison comparisons
 compare compared differ differs difference differences main_difference main_differences similarity similarities
-as_you_can_see aspect aspects both key_point above_is the_above reason reasons
+as_you_can_see aspect aspects both key_point above_is the_above reason reasons four five six described
 """
 TALK_ZH = """
 来源 信息 数据 知识库 知识 条目 词条 来源于 数据来源 来自 说明 说明书 官方 文档 网站 详情 细节 情况 这个 好问题 问题
@@ -118,7 +118,7 @@ TALK_ZH = """
 您咨询的 您想了解的 您想知道的 您关心的 看1下 看1看 查1下 查阅到 查看 为了 有哪些 这段 这段文字 上面这段 下面这段 要的
 需要的 1起 以当前数据库为准 注: 比较 对比如下 比较如下 区别 区别如下 主要区别 不同 不同点 相同点 有所不同 所不同 差异
 差异如下 主要差异 异同 2者 2种 2个 2款 2种药 2种药物 2种药品 2种疾病 需要注意 需要注意的是 写明 明确写明 载明 注明
-指出 希望这些 原因 理由
+指出 希望这些 原因 理由 差别 对照 描述 大点
 """
 TALK = f"{TALK_EN} {TALK_ZH}"
 # Words of grammar, and of data, beside those that dictionaries tell.
@@ -219,7 +219,7 @@ SENDS = re.compile(  # to a person
 )
 NUMBERED = re.compile(  # what counts the words around the quotes
     r"第\d{1,2}(?:[条次遍句行步点项]|个)?|(?<![\d.#-])\d{1,2}(?=条(?:\W|$))"
-    r"|(?<![a-z\d.#-])\d{1,2}(?= ?[条次项个句行]?(?:\w{2}的)?(?:相关|匹配)?(?:查询|记录|结果|要点|条目|说明|数据))"
+    r"|(?<![a-z\d.#-])\d{1,2}(?= ?[条次项个句行段]?(?:\w{2}的)?(?:相关|匹配)?(?:查询|记录|结果|要点|条目|说明|数据))"
     r"|(?<![a-z\d.#-])\d{1,2}(?= (?:[a-z]{4,9} )?(?:entr(?:y|ies)|quer(?:y|ies)"
     r"|(?:row|record|result|point|fact|item|hit|step|line|match|statement|detail|remark|lookup)(?:e?s)?)(?![a-z]))"
     r"|(?:(?<![a-z])(?:entry|row|record|result|point|fact|item|step|line|statement|detail|query|remark|note|part) ?"

@@ -104,7 +104,7 @@ class Reading:
         halves = Halves(exam.bare_facts)
         told = by_column(answer, exam.of_things, {*exam.names, *columns}, halves.whole)
         self._text = self._without_verdicts(halves.joined(normalise(told)))
-        self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
+        self._prose: set[tuple[str, frozenset[int]]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
         pieces = [one.span() for start, end in unknown for one in PIECE.finditer(self._text, start, end)]
         is_misquoted = self._is_right and is_misquoted_by(exam, self._text)
@@ -237,9 +237,7 @@ class Reading:
             self._text[max(0, start - MAX_NAME_CHARS) : start],
             self._text[end : end + 1],
         )
-        self._place = (start, end)
-        if word in exam.prose:
-            self._prose.add((exam.prose[word], self._told_of()))
+        self._place, told_of = (start, end), self._told_of()
         if word in exam.wholes:  # of a cell that is quoted whole nothing is told under another heading of it
             parts = [exam.of_form[part] for part in dict.fromkeys(exam.wholes[word])]
             told = frozenset(i for facts in parts for i in facts if len(facts) == 1)
@@ -276,6 +274,10 @@ class Reading:
             self._name(word.removesuffix(fact))
             if fact:
                 self._quote(fact, exam.of_form[fact])
+        if word in exam.prose:  # of the thing that it begins with, or that was named before
+            asked = frozenset(fact.section for fact in exam.facts)
+            begins = any(word[:at].isspace() for at, *_ in exam.callers.read(word)[0])
+            self._prose.add((exam.prose[word], asked & ((self._told_of() if begins else told_of) or asked)))
 
     @property
     def _is_of_one_row(self) -> bool:
