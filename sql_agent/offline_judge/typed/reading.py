@@ -42,7 +42,7 @@ from sql_agent.offline_judge.typed.sentences import (
     lexicon_of,
     overwritten,
 )
-from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number
+from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number, numbered
 from sql_agent.offline_judge.typed.truths import MAX_ITEMS, Truth
 from sql_agent.offline_judge.typed.wordings import YEAR, in_asked_form
 from sql_agent.offline_judge.typed.yes_no import without_opposites
@@ -151,7 +151,7 @@ class Reading:
         is_of_words = truth.is_named and not any(map(NUMBER.fullmatch, truth.values))
         of_rows = {token[0] for value in beside for token in tokens(value)}
         self._of_question = {token[0] for token in tokens(self._question)}
-        self._asked, self._told = [*_numbered(self._question)], {*spell(self._all_said).split()}
+        self._asked, self._told = [*_places_of_numbers(self._question)], {*spell(self._all_said).split()}
         self._beside = {token for token in of_rows if NUMBER.fullmatch(token)}
         self._numbers = self._of_question | of_rows
         self._numbers |= {str(place) for place in range(1 if is_of_words else truth.n_values, truth.n_values + 1)}
@@ -164,10 +164,6 @@ class Reading:
         self._total = re.compile(rf"(?<![\d.-])(?:{n}|{totals})[^\W\d]?(?![\d.-])")
 
     def _read_names(self, raw_question: str, answer: str) -> None:
-        self._has_digit = any(re.search(r"\d", value) for value in self._truth.values) and self._truth.kind != "date"
-        self._are_numbered = any(
-            re.search(r"\d", one) and not (NUMBER.fullmatch(one) or DATE.fullmatch(one)) for one in self._truth.values
-        )
         self._capitals = capitalised(answer)
         self._names = (self._capitals | capitalised(raw_question)) - NO_NAMES
         self._spare_words = frozenset(KIND_OF_NAME.findall(raw_question))
@@ -231,7 +227,7 @@ class Reading:
     def _clause(self, text: str, *, leads: bool, follows: bool) -> Clause:
         values, _ = self._values.read(text)
         marked = overwritten(text, values, "#")
-        count = self._count if values or self._are_numbered or not self._truth.is_named else self._total
+        count = self._count if values or not self._truth.is_named else self._total
         around = count.sub(lambda count: " " * len(count[0]), marked).replace("#", " ")
         courtesy, unknown = self._known.read(around)
         unknown = [
@@ -266,26 +262,25 @@ class Reading:
         return any(is_alike(name, value) for name in names for value in self._truth.values)
 
     def _other_numbers(self, clause: Clause) -> list[str]:
-        told = [token[0] for token in tokens(clause.around) if re.search(r"\d", token[0])]
-        told = told if self._are_numbered else [one for one in told if not one[0].isalpha()]
+        told = [one for one in numbered(clause.around) if not one[0].isalpha() or self._value.is_alike(one)]
         return [one for one in told if one not in self._numbers]
 
     def _has_other_number(self, clause: Clause) -> bool:
         """Whether a clause has a number that may be the answer, or one in the place of a number of the question."""
         others, kind = self._other_numbers(clause), self._truth.kind
-        if not others or self._is_renumbered(clause):
-            return self._is_renumbered(clause)
-        if kind == "number":
+        if self._is_renumbered(clause):
+            return True
+        if kind == "number" and others:
             is_period = YEAR.search(self._question) and DATE.search(clause.around)
             rest = without_numbers(clause.around, frozenset(self._numbers | self._value.beside))
             return bool(is_period) or has_rival_number(rest, self._value)
         is_count = all(map(NUMBER.fullmatch, others)) and bool(clause.values) and not IS_MOMENT.search(clause.around)
-        return self._has_digit or (kind == "date" and not is_count)
+        return any(map(self._value.is_alike, others)) or (kind == "date" and bool(others) and not is_count)
 
     def _is_renumbered(self, clause: Clause) -> bool:
         """Whether a number stands where the question has another one: "the 2020 final" for "the 2021 final"."""
         told = {*spell(clause.text).split()} if clause.values else self._told
-        others = [place for number, place in _numbered(clause.around) if number not in self._numbers]
+        others = [place for number, place in _places_of_numbers(clause.around) if number not in self._numbers]
         asked = {place for number, place in self._asked if number not in told}
         shapes = {shape for number, (_, shape) in self._asked if number not in self._told and len(shape) > 2}
         return any(place in asked or place[1] in shapes for place in others)
@@ -310,7 +305,7 @@ class Reading:
         """Whether a clause without a value may name another one: it has unknown words, leads to none, tells no number
         of the row, and is no source."""
         new = [token[0] for start, end in clause.unknown for token in tokens(clause.around[start:end])]
-        is_free = not self._has_digit and all(map(NUMBER.fullmatch, new))
+        is_free = all(NUMBER.fullmatch(one) and not self._value.is_alike(one) for one in new)
         if not self._truth.is_named or clause.values or not new or is_free or clause.leads:
             return False
         has_number = any(token[0] in self._beside for token in tokens(clause.around))
@@ -328,7 +323,7 @@ class Reading:
         return is_topic and (is_long or bool(_topics(self._question) & _topics(clause.text)))
 
 
-def _numbered(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
+def _places_of_numbers(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """The numbers of a text, each with the word before it or behind it, and its shape."""
     words = ["", *spell(text).split(), ""]
     for before, number, behind in zip(words, words[1:], words[2:], strict=False):
