@@ -18,6 +18,7 @@ LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut|yet to)\b|[缺闭
 DENIED_WORD = re.compile(
     r"(?:[不没未无]有?|\b(?:not?|without|never) (?:(?:have|had|been|be|an?|any|the) )*)([\u4e00-\u9fff]{2}|[a-z]{3,})"
 )
+DENIED_SIGN = re.compile("[不没未无]有?([\u4e00-\u9fff])")
 DENIED_VALUE = re.compile(r"\b(?:not|never) (?:[a-z]+ly )?(?:(?:the|an?|on|in|by|at|for) )*#|(?:不是|并非|[不非没])#")
 OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
 SENTENCE_END = re.compile(r"[.。!;\n]|,(?=[^\x00-\x7f])")
@@ -113,7 +114,8 @@ class Doubts:
         """Of who lacks one, "have no room" is an answer; without a value or that word a denial denies the answer."""
         if not self._is_negative:
             return bool({*denials(clause)} - self._own)
-        speaks_of_it = "#" in clause or any(stem(word) in clause for word in self._denied_words)
+        denied = [*map(stem, self._denied_words), *DENIED_SIGN.findall(clause)]
+        speaks_of_it = "#" in clause or any(word in clause and word in self._question for word in denied)
         return bool(DENIALS.search(clause)) and not (speaks_of_it and not DENIED_VALUE.search(clause))
 
     def _is_of_another(self, clause: str) -> bool:
