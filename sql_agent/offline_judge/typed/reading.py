@@ -25,7 +25,6 @@ from sql_agent.offline_judge.typed.names import CAPITALISED, NO_NAMES, capitalis
 from sql_agent.offline_judge.typed.periods import without_period
 from sql_agent.offline_judge.typed.replaced import (
     COPULA,
-    DEFINITE,
     MIN_NAME,
     TIMES,
     is_alike,
@@ -61,6 +60,7 @@ PLACE_ZH = re.compile(r"第\d{1,2}[名位]?")  # of a list
 PLACES = re.compile(r"\b(?:second|third|fourth|fifth)\b")
 ASKS_WHO_DID = re.compile(r"(?:who|which [a-z]+) ")
 IS_MOMENT = re.compile(rf"{MOMENT.pattern}|第\d|\d(?:st|nd|rd|th)\b|\d$")
+OPENS_ZH = re.compile(r"[这该本其它他她每各均都居占合共](?![外他它])")  # a sentence about what is told, and no item
 LONG_ITEM_ZH = 8  # characters; what is longer is a sentence
 KIND_OF_NAME = re.compile(r"\bthe ([a-z]+) (?=[\"'“‘«]?[A-Z])")  # the planet Mars
 
@@ -158,6 +158,8 @@ class Reading:
         self._numbers |= {"1"} if self._value.is_superlative else set()  # the first one
         columns = zip(*truth.rows, strict=False) if truth.is_named and len(truth.rows) > 1 else ()
         sums = [sum(map(float, column)) for column in columns if all(map(NUMBER.fullmatch, column))]
+        is_of_names = is_of_words and len(truth.columns) < 2
+        self._may_count = truth.is_named and not (is_of_names and self._value.is_alike("1"))  # 3 of 1月, 2月
         n = str(truth.n_values) if truth.is_named else "x"
         self._count = re.compile(rf"(?<=[共有这们#]){n}[^\W\d]?(?![\d.])")
         totals = "|".join(re.escape(f"{one:.15g}") for one in (len(truth.rows), *sums))
@@ -227,7 +229,7 @@ class Reading:
     def _clause(self, text: str, *, leads: bool, follows: bool) -> Clause:
         values, _ = self._values.read(text)
         marked = overwritten(text, values, "#")
-        count = self._count if values or not self._truth.is_named else self._total
+        count = self._count if values or not self._may_count else self._total
         around = count.sub(lambda count: " " * len(count[0]), marked).replace("#", " ")
         courtesy, unknown = self._known.read(around)
         unknown = [
@@ -289,10 +291,11 @@ class Reading:
         """Whether a clause tells its values of another thing, or one more beside them."""
         said = overwritten(clause.marked, self._columns.read(clause.marked)[0])  # a column's name is no other thing
         names = self._names | {"#"}
+        tells_row = min(len(self._truth.rows), len(self._truth.columns), len(clause.values)) > 1  # with any verb
         return bool(
             self._doubts.affirm(clause.text)
             or self._joins_unknown(clause)
-            or is_exchanged(self._question, said, self._all_said, self._spare_words)
+            or (not tells_row and is_exchanged(self._question, said, self._all_said, self._spare_words))
             or (self._names and any(is_turned(question, clause.marked, names) for question in self._questions))
         )
 
@@ -318,7 +321,8 @@ class Reading:
         if SOURCE.search(clause.text):
             return True
         is_topic = not any(COPULA.search(clause.around[:start]) for start, _ in clause.unknown)
-        is_topic = is_topic and (not clause.follows or clause.text.startswith((*DEFINITE, "它", "他", "她")))
+        if clause.follows:
+            return is_topic and OPENS_ZH.match(clause.text) is not None
         is_long = not clause.text.isascii() and len(clause.text) > LONG_ITEM_ZH
         return is_topic and (is_long or bool(_topics(self._question) & _topics(clause.text)))
 
