@@ -33,7 +33,7 @@ MOMENT = re.compile(
 FIRST_YEAR, NO_YEAR, ASKS_YEAR = 1900, 2100, re.compile(r"\byear\b|[哪几]1?年")
 TWO = re.compile(r"[和与跟比]|\b(?:and|between|than)\b")  # things
 PERCENT = re.compile(r"-?\d[\d.]{0,15} percent(?: of)?")
-COUNTS = re.compile(r"\b(?:how (?:many|much)|number)\b|(?:多少|几)个?([\u4e00-\u9fff]{1,3})")
+COUNTS = re.compile(r"\b(?:how (?:many|much)|number|in(?= [a-z]+s\W*$))\b|(?:多少|几)个?([\u4e00-\u9fff]{1,3})")
 WORD_BEHIND = re.compile(r" *(?:more |of (?:the )?|other )?([a-z]+|[\u4e00-\u9fff])")
 LINKS = re.compile(r"is|are|was|were|or|and|to|in|for|on|at|the|an?|as|than|but|if|with|by|from|instead|[是或和到]")
 PLURAL = re.compile(
