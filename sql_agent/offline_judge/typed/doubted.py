@@ -97,7 +97,7 @@ class Doubts:
     def are_in(self, clause: str) -> bool:
         clause = self._without_words(NO_OTHERS.sub(" ", clause))
         clause = self._without_bounds(_without_limits(clause, self._question))
-        if self._denies(clause) or self._is_of_another(clause) or self._is_change(clause):
+        if self._denies(clause) or self._is_of_another(clause):
             return True
         clause = OR.sub("# #", clause.replace("not find", "")) if self._is_negative else clause
         return bool({*DOUBTS.findall(clause)} - (set() if AT_VALUE.search(clause) else NEAR) - self._own)
@@ -119,7 +119,7 @@ class Doubts:
         return bool(DENIALS.search(clause)) and not (speaks_of_it and not DENIED_VALUE.search(clause))
 
     def _is_of_another(self, clause: str) -> bool:
-        """Whether it is somebody of the value's, the deputy, the second, or a share where a number is asked for."""
+        """Whether it is somebody of the value's, the second, a share of what is counted, or what a number grew by."""
         persons = {stem(word) for words in OF_VALUE.findall(clause) for word in words if word}
         if self._truth.kind == "name" and not persons <= content_of(self._question):
             return True
@@ -127,13 +127,10 @@ class Doubts:
             return True
         if "# percent" in clause and COUNTS.search(self._question):
             return True
+        if self._truth.kind == "number" and CHANGE.search(clause) and not ASKS_CHANGE.search(self._question):
+            return True
         places = {*PLACE.findall(clause)} - {*PLACE.findall(self._question)}
         return bool(places) and "#" in clause and len(self._truth.rows) == 1
-
-    def _is_change(self, clause: str) -> bool:
-        """Whether a number is told as what something grew by, and not as what it is."""
-        is_change = self._truth.kind == "number" and CHANGE.search(clause)
-        return bool(is_change) and not ASKS_CHANGE.search(self._question)
 
     def _without_bounds(self, clause: str) -> str:
         for asks, says in BOUNDS:

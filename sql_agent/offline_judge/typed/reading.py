@@ -23,15 +23,7 @@ from sql_agent.offline_judge.typed.exchanged_rows import are_exchanged
 from sql_agent.offline_judge.typed.forms import forms_of
 from sql_agent.offline_judge.typed.names import CAPITALISED, NO_NAMES, capitalised
 from sql_agent.offline_judge.typed.periods import without_period
-from sql_agent.offline_judge.typed.replaced import (
-    COPULA,
-    MIN_NAME,
-    TIMES,
-    is_alike,
-    lacks_subject,
-    renames,
-    turns_way,
-)
+from sql_agent.offline_judge.typed.replaced import COPULA, MIN_NAME, TIMES, is_alike, lacks_subject, renames, turns_way
 from sql_agent.offline_judge.typed.sentences import (
     CLAUSE_END,
     FRAME,
@@ -106,12 +98,11 @@ class Reading:
         self.order = [self._value_of[spelling] for clause in clauses for *_, spelling in clause.values]
         self.spare_numbers = self._spare_numbers(marked)
         money = [" ".join(["", *MONEY.findall(text)]) for text in (raw_question, answer)]  # no part of plain numbers
+        untold = [] if truth.is_named else [one for one in clauses if not one.values and self._other_numbers(one)]
         self.is_clean = not (
             self._is_against(marked)
             or (truth.is_named and sum(map(_cites_unknown, clauses)) > 1)
-            or (
-                not truth.is_named and sum(not one.values and bool(self._other_numbers(one)) for one in clauses) >= HEAP
-            )
+            or len(untold) >= HEAP
             or is_other_kind(" ".join([self._question, *truth.columns]) + money[0], marked + money[1])
             or not all(map(self._is_clean, clauses))
         )
@@ -158,8 +149,8 @@ class Reading:
         self._numbers |= {"1"} if self._value.is_superlative else set()  # the first one
         columns = zip(*truth.rows, strict=False) if truth.is_named and len(truth.rows) > 1 else ()
         sums = [sum(map(float, column)) for column in columns if all(map(NUMBER.fullmatch, column))]
-        is_of_names = is_of_words and len(truth.columns) < 2
-        self._may_count = truth.is_named and not (is_of_names and self._value.is_alike("1"))  # 3 of 1月, 2月
+        is_of_numbered = is_of_words and len(truth.columns) < 2 and self._value.is_alike("1")  # 1月, 2月
+        self._may_count = truth.is_named and not is_of_numbered
         n = str(truth.n_values) if truth.is_named else "x"
         self._count = re.compile(rf"(?<=[共有这们#]){n}[^\W\d]?(?![\d.])")
         totals = "|".join(re.escape(f"{one:.15g}") for one in (len(truth.rows), *sums))

@@ -44,8 +44,7 @@ PLURAL = re.compile(
 @dataclass(frozen=True)
 class Sought:
     """A value: its kind, and of a number what it is, its unit, which other numbers lead to it and which stand in its
-    row; `content` are the question's stems and Chinese characters, `follows` what the answer says behind values,
-    `shapes` which digits names have."""
+    row; `content` has stems and characters of the question, `follows` words behind values, `shapes` of names."""
 
     kind: AnswerType
     question: str
