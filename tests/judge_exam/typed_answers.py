@@ -44,7 +44,19 @@ from tests.judge_exam.typed_forms import days, lists, numbers, titled
 
 TEXT = tomllib.loads((Path(__file__).parent / "typed_sentences.toml").read_text(encoding="utf-8"))
 PARTS = [(part, language) for part, languages in TEXT.items() for language in languages]
-HALVED = ("clinic", "depot", "harbour", "columns", "winery", "tramway", "kennel", "gauge", "auction", "foundry")
+HALVED = (
+    "clinic",
+    "depot",
+    "harbour",
+    "columns",
+    "winery",
+    "tramway",
+    "kennel",
+    "gauge",
+    "auction",
+    "foundry",
+    "hopfarm",
+)
 _OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB, _FIELDS, _TURBINE, _LOYALTY, _MARKET, *_LAST = (
     tomllib.loads((Path(__file__).parent / f"{file}_answers.toml").read_text(encoding="utf-8"))["ask"]
     for file in (
