@@ -9,12 +9,16 @@ after the line of that step; checkpoints made before stay.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from omegaconf import OmegaConf
+from verl.utils.tracking import Tracking
 
 from agl_plugin.audit.facts import Batched, checkpoint_rows, update_rows
 from agl_plugin.audit.log import AuditLog
@@ -30,6 +34,17 @@ logger = logging.getLogger(__name__)
 Metrics = dict[str, Any]
 
 
+def tracking_of(config: Any) -> Tracking:
+    """The trackers of a run, which end before the process does; `config` is verl's, resolved.
+
+    Left to themselves they end when they are collected, which may be after wandb's own end: that waits for ever.
+    """
+    trainer, tree = config.trainer, OmegaConf.to_container(config, resolve=True)
+    tracking = Tracking(trainer.project_name, trainer.experiment_name, list(trainer.logger), config=tree)
+    atexit.register(tracking.finish)
+    return tracking
+
+
 class Notes:
     """The notes of a run of `n_steps`. `counted` gives what else each line is to have."""
 
@@ -39,7 +54,7 @@ class Notes:
         *,
         n_steps: int,
         health: Health,
-        tracking: Any,
+        tracking: Tracking,
         audit: AuditLog | None,
         counted: Callable[[], Mapping[str, float]] = dict,
     ) -> None:

@@ -16,13 +16,12 @@ from typing import Any
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.audit.stored import StoredRun
 from agl_plugin.daemon import GrpoDaemon
-from agl_plugin.notes import Metrics, Notes
+from agl_plugin.notes import Metrics, Notes, tracking_of
 from agl_plugin.options import TrainerOptions
 from agl_plugin.run.ahead import QuestionLine
 from agl_plugin.run.between_steps import drain, hold
 from agl_plugin.run.kept import Checkpoints
 from agl_plugin.run.question_order import QuestionOrder
-from agl_plugin.run.tracking import tracking_of
 from agl_plugin.run.workers import Workers
 from agl_plugin.update.advantage import add_advantages
 from agl_plugin.update.prepare import prepare, result

@@ -54,8 +54,7 @@ def _check(config: TrainConfig) -> None:
 def _fit(plan: GrpoPlan) -> None:
     import torch
 
-    from agl_plugin.notes import Notes
-    from agl_plugin.run.tracking import tracking_of
+    from agl_plugin.notes import Notes, tracking_of
     from agl_plugin.update.composed import verl_config
     from foundation.processes import Stop
     from sql_agent.local.endpoint import PolicyEndpoint
