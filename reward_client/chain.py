@@ -124,19 +124,20 @@ class Chain:
     async def _reply(self, way: _Way, endpoint: JudgeEndpoint, request: Request) -> ChatReply:
         """The answer to one request, which is paid for by what it did use."""
         request = request.again if way.misread else request
-        most, used, reply = endpoint.priced(request.most), Usage(), None
+        most, used, is_counted = endpoint.priced(request.most), Usage(), True
         self.spending.reserve(most)
         try:
             payload = self._dialect(endpoint).payload(request)
             reply = await post_chat(endpoint, payload, timeout_s=way.try_s)
             used = request.believed(reply.usage)
+            is_counted = used.tokens > 0
         except JudgeFault as fault:
             used = request.believed(fault.usage)
             raise
         finally:
             used = endpoint.priced(used)
             way.usage += used
-            if used.tokens or not reply:
+            if is_counted:
                 self.spending.settle(most, used)
             if used.tokens and endpoint.tpm:
                 with self.spending.ledger.change(f"turns:{endpoint.id}") as next_s:
