@@ -450,9 +450,7 @@ class GrpoDaemon:
         )
         stats = outcome.counts_of_step(places)
         self.stats = stats | self.gateway_watch.counts | self._staleness(outcome.trainable(places.in_batch))
-        for row in self.rollouts.rows:
-            for kind, start, end in row.get("timeline", []):
-                self.watch.add(kind, start, end)
+        self.watch.played(self.rollouts.rows)
         self.watch.add("rollouts", self._queued_at_s, time.time())  # their time ends now
         return batch.data, {**batch.metrics, "training/reward": stats["reward_mean"]}
 

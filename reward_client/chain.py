@@ -10,17 +10,16 @@ processes. Every try is paid from the run's budget.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
-from weakref import WeakKeyDictionary
 
 from reward_client.client import ChatReply, JudgeBadRequest, JudgeBusy, JudgeNoCompletion, post_chat
 from reward_client.errors import JudgeFault, JudgeRejected, JudgeUnparsable, JudgeUnreachable
-from reward_client.ledger import Ledger, Spending
+from reward_client.ledger import Spending
 from reward_client.request import Dialect, Request
 from reward_client.schema import JudgeEndpoint, Usage
 from reward_client.tries import Tries
@@ -34,19 +33,12 @@ AGAIN = (JudgeUnreachable, JudgeUnparsable, JudgeRejected)  # faults that allow 
 
 
 @dataclass
-class _Endpoint:
-    """What this process knows of an endpoint, and its places. `pacing` is held by the one that waits for its turn."""
+class _Known:
+    """What this process knows of an endpoint."""
 
-    places: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[asyncio.Semaphore, asyncio.Lock]] = field(
-        default_factory=WeakKeyDictionary
-    )
     blocked_until_s: float = 0.0
     cool_until_s: float = 0.0
-    n_failures: int = 0
-
-    def of_loop(self, n_places: int) -> tuple[asyncio.Semaphore, asyncio.Lock]:
-        """Places and pacing of the running event loop."""
-        return self.places.setdefault(asyncio.get_running_loop(), (asyncio.Semaphore(n_places), asyncio.Lock()))
+    cool_down_s: float = 0.0  # the last one's, of failures in a row
 
     def learn(self, fault: JudgeFault | None) -> None:
         """How a call ended."""
@@ -54,10 +46,16 @@ class _Endpoint:
             block_s = min(fault.retry_after_s, MAX_BLOCK_S)
             self.blocked_until_s = max(self.blocked_until_s, time.time() + block_s)
         elif isinstance(fault, JudgeNoCompletion | JudgeUnreachable) or type(fault) is JudgeRejected:
-            cool_down_s = min(MAX_COOL_DOWN_S, FIRST_COOL_DOWN_S * 2.0**self.n_failures)
-            self.n_failures, self.cool_until_s = self.n_failures + 1, time.time() + cool_down_s
+            self.cool_down_s = min(MAX_COOL_DOWN_S, max(FIRST_COOL_DOWN_S, 2 * self.cool_down_s))
+            self.cool_until_s = time.time() + self.cool_down_s
         elif fault is None or isinstance(fault, JudgeUnparsable):
-            self.n_failures, self.cool_until_s = 0, 0.0
+            self.cool_down_s = self.cool_until_s = 0.0
+
+
+@functools.lru_cache(maxsize=64)
+def _places(_loop: asyncio.AbstractEventLoop, _endpoint: str, n: int) -> tuple[asyncio.Semaphore, asyncio.Lock]:
+    """The places at an endpoint, and what the one that waits for its turn holds."""
+    return asyncio.Semaphore(n), asyncio.Lock()
 
 
 @dataclass(frozen=True)
@@ -65,16 +63,11 @@ class Chain:
     """The endpoints in order of preference."""
 
     endpoints: Sequence[JudgeEndpoint]
-    ledger: Ledger
     spending: Spending
     timeout_s: float
     attempts: int
     concurrency: int
-    known: dict[str, _Endpoint] = field(default_factory=lambda: defaultdict(_Endpoint), repr=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Another process knows nothing yet."""
-        return {**vars(self), "known": defaultdict(_Endpoint)}
+    known: dict[str, _Known] = field(default_factory=lambda: defaultdict(_Known), repr=False)
 
     async def ask(
         self, request: Request, *, endpoints: Sequence[JudgeEndpoint] = (), again: tuple[type[JudgeFault], ...] = AGAIN
@@ -90,7 +83,7 @@ class Chain:
         while True:
             endpoint, left_s = way.left[0], way.left_s
             known = self.known[endpoint.id]
-            places, pacing = known.of_loop(self.concurrency)
+            places, pacing = _places(asyncio.get_running_loop(), endpoint.id, self.concurrency)
             async with places:
                 try:
                     async with pacing:
@@ -98,6 +91,8 @@ class Chain:
                     way.ends_s = time.monotonic() + left_s  # the wait for place and turn is not counted
                     reply = await self._reply(way, endpoint, request)
                 except JudgeFault as fault:
+                    if self._is_put_otherwise(endpoint, fault):
+                        continue
                     known.learn(fault)
                     pause_s = way.pause_s(fault) if isinstance(fault, again) else None
                     if pause_s is None or pause_s >= way.left_s:
@@ -121,17 +116,33 @@ class Chain:
         limits = [("requests", 1, endpoint.rpm), ("tokens", request.most.tokens, endpoint.tpm)]
         taken_s = {name: amount * 60 / per_minute for name, amount, per_minute in limits if per_minute}
         if taken_s:
-            with self.ledger.change(f"turns:{endpoint.id}") as next_s:
+            with self.spending.ledger.change(f"turns:{endpoint.id}") as next_s:
                 start_s = max([time.time() - BEHIND_S, *next_s.values()])
                 next_s |= {name: start_s + seconds for name, seconds in taken_s.items()}
             await asyncio.sleep(start_s - time.time())
 
     async def _reply(self, way: _Way, endpoint: JudgeEndpoint, request: Request) -> ChatReply:
-        reply = await self._post(way, endpoint, request.again if way.misread else request)
-        if reply.usage.tokens and endpoint.tpm:
-            unused = request.most.tokens - reply.usage.tokens
-            with self.ledger.change(f"turns:{endpoint.id}") as next_s:
-                next_s["tokens"] = next_s.get("tokens", 0.0) - unused * 60 / endpoint.tpm
+        """The answer to one request, which is paid for by what it did use."""
+        request = request.again if way.misread else request
+        most, used, is_counted = endpoint.priced(request.most), Usage(), True
+        self.spending.reserve(most)
+        try:
+            payload = self._dialect(endpoint).payload(request)
+            reply = await post_chat(endpoint, payload, timeout_s=way.try_s)
+            used = request.believed(reply.usage)
+            is_counted = used.tokens > 0
+        except JudgeFault as fault:
+            used = request.believed(fault.usage)
+            raise
+        finally:
+            used = endpoint.priced(used)
+            way.usage += used
+            if is_counted:
+                self.spending.settle(most, used)
+            if used.tokens and endpoint.tpm:
+                with self.spending.ledger.change(f"turns:{endpoint.id}") as next_s:
+                    unused = most.tokens - used.tokens
+                    next_s["tokens"] = next_s.get("tokens", 0.0) - unused * 60 / endpoint.tpm
         try:
             request.reply.parse(reply.text)
         except JudgeUnparsable as exc:
@@ -139,37 +150,19 @@ class Chain:
             raise JudgeUnparsable(f"judge {endpoint}: {exc}") from None
         return reply.model_copy(update={"usage": way.usage})
 
-    async def _post(self, way: _Way, endpoint: JudgeEndpoint, request: Request) -> ChatReply:
-        """One answered request; refused parameters are left out and remembered, a rung of the ladder at a time."""
-        dialect = Dialect(**(self.ledger.get(f"dialect:{endpoint.id}") or {}))
-        ends_s = time.monotonic() + min(way.share_s, way.left_s)
-        while True:
-            most = endpoint.priced(request.most)
-            used = Usage()
-            is_counted = True
-            self.spending.reserve(most)
-            try:
-                timeout_s = max(0.001, ends_s - time.monotonic())
-                reply = await post_chat(endpoint, dialect.payload(request), timeout_s=timeout_s)
-                used = request.believed(reply.usage)
-                is_counted = used.tokens > 0
-                return reply.model_copy(update={"usage": used})
-            except JudgeFault as fault:
-                used = request.believed(fault.usage)
-                lower = dialect.after_refusal(fault.detail) if isinstance(fault, JudgeBadRequest) else None
-                if lower is None:
-                    raise
-                dialect = lower
-                self.remember(endpoint, dialect)
-            finally:
-                used = endpoint.priced(used)
-                way.usage += used
-                if is_counted:
-                    self.spending.settle(most, used)
+    def _dialect(self, endpoint: JudgeEndpoint) -> Dialect:
+        return Dialect(**(self.spending.ledger.get(f"dialect:{endpoint.id}") or {}))
+
+    def _is_put_otherwise(self, endpoint: JudgeEndpoint, fault: JudgeFault) -> bool:
+        """Whether the next try leaves out what the endpoint refused, a rung of the ladder at a time."""
+        lower = self._dialect(endpoint).after_refusal(fault.detail) if isinstance(fault, JudgeBadRequest) else None
+        if lower:
+            self.remember(endpoint, lower)
+        return lower is not None
 
     def remember(self, endpoint: JudgeEndpoint, dialect: Dialect) -> None:
         """Tell all processes how to write to this endpoint."""
-        self.ledger.put(f"dialect:{endpoint.id}", asdict(dialect))
+        self.spending.ledger.put(f"dialect:{endpoint.id}", asdict(dialect))
 
 
 class _Way(Tries[JudgeEndpoint]):

@@ -85,7 +85,6 @@ class LLMJudge:
         self.spending = Spending(self._ledger, run=run or secrets.token_hex(8), budget=budget)
         self._chain = Chain(
             self.endpoints,
-            ledger=self._ledger,
             spending=self.spending,
             timeout_s=timeout_s,
             attempts=attempts,

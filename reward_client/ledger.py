@@ -119,14 +119,13 @@ class Ledger:
             return read(value)
 
         name = (asyncio.get_running_loop(), self.folder, keys[0])
-        if is_first := name not in _asks:
+        if name not in _asks:
             _asks[name] = asyncio.ensure_future(find_or_compute())
             _asks[name].add_done_callback(lambda ask: (_asks.pop(name), ask.cancelled() or ask.exception()))
+            return await asyncio.shield(_asks[name])
         try:
             return await asyncio.shield(_asks[name])
         except JudgeFault as fault:
-            if is_first:
-                raise
             raise type(fault)(str(fault)) from None  # what it cost is told once
 
 

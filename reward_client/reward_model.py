@@ -60,7 +60,7 @@ class RewardModelClient:
         tries = Tries([self.address], timeout_s=self.timeout_s, attempts=self.attempts)
         while True:
             try:
-                return await self._ask(body, max(0.001, min(tries.share_s, tries.left_s)))
+                return await self._ask(body, tries.try_s)
             except JudgeUnreachable as fault:
                 pause_s = tries.pause_s(fault if self.waits_for_server else JudgeUnreachable(str(fault)))
                 if pause_s is None or pause_s >= tries.left_s:

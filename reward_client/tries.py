@@ -25,13 +25,18 @@ class Tries[E]:
         self.left, self.ends_s = endpoints, time.monotonic() + timeout_s
         self._tries_left = attempts * len(endpoints)
         # What one try may take: a server that hangs leaves time for a second try, or for the other endpoints.
-        self.share_s = timeout_s / (1 if self._tries_left == 1 else max(2, len(endpoints)))
+        self._share_s = timeout_s / (1 if self._tries_left == 1 else max(2, len(endpoints)))
         self._n_tries = self._n_busy = 0
 
     @property
     def left_s(self) -> float:
         """Seconds until the whole question must be answered."""
         return max(0.0, self.ends_s - time.monotonic())
+
+    @property
+    def try_s(self) -> float:
+        """Seconds that the next try may take."""
+        return max(0.001, min(self._share_s, self.left_s))
 
     def pause_s(self, fault: JudgeFault) -> float | None:
         """Seconds until the next try, of the first of `left`; None where nobody is left, or no try."""

@@ -11,7 +11,7 @@ trainer's; what lies outside the step is left out.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -81,6 +81,12 @@ class Stopwatch:
 
     def add(self, kind: str, start: float, end: float) -> None:
         self.intervals.setdefault(kind, []).append((start, end))
+
+    def played(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """What rollouts spent, by their records."""
+        for row in rows:
+            for kind, start, end in row.get("timeline", []):
+                self.add(kind, start, end)
 
     def phases(self, timers: dict[str, float], *, seconds: float) -> dict[str, float]:
         """Seconds per phase of a step that took `seconds`. `timers` are verl's (`timing_s/...` without the prefix).

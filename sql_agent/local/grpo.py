@@ -15,6 +15,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from agl_plugin.audit.facts import Batched
 from agl_plugin.audit.stored import StoredRun
+from agl_plugin.notes import Notes
 from agl_plugin.outcome import Outcome, as_played
 from agl_plugin.run.kept import Checkpoints
 from agl_plugin.run.question_order import QuestionOrder
@@ -27,7 +28,7 @@ from agl_plugin.update.rows import Limits
 from agl_plugin.update.rules import PLAN, Plan, parts
 from agl_plugin.update.telling import Telling
 from foundation.processes import Stop
-from sql_agent.local.notes import Notes
+from foundation.run_folder import step_folder
 from sql_agent.local.policy import Policy
 from sql_agent.local.rollouts import Player
 from sql_agent.local.sampling import Sampler
@@ -63,10 +64,10 @@ def train(run: Run) -> None:
             checkpoints.validated(step, validate(run, step=step))
         last = step == run.plan.steps or run.stop.asked or checkpoints.gets_no_better
         wanted = last or step % max(1, trainer.save_every) == 0 or checkpoints.is_best(step)
-        if trainer.save_every > 0 and wanted and notes.weights_are_finite:
-            policy.save(checkpoints.folder, step=step, beside=(run.order.save, notes.save))
+        if trainer.save_every > 0 and wanted and notes.health.weights_are_finite:
+            policy.save(checkpoints.folder, step=step, beside=(run.order.save, notes.health.save))
             checkpoints.saved()
-            notes.saved(step)
+            notes.saved(step_folder(checkpoints.folder, step), step=step)
         if last:
             return
 
@@ -97,9 +98,10 @@ def train_step(run: Run, step: int) -> None:
     prepared = prepare(data, rules, step=step)
     with notes.timed("update_actor"):
         metrics, updated = result(prepared, [update(policy, prepared.data, micro_rows=config.optim.micro_batch_rows)])
+    counts = outcome.counts_of_step(places)
     metrics |= batch.metrics | {"perf/total_num_tokens": int(tensors["attention_mask"].sum())}
-    metrics |= run.order.learned(step, outcome.asked_groups)
-    notes.trained(step, metrics, outcome=outcome, places=places, batched=batched, updated=updated)
+    metrics |= {"training/reward": counts["reward_mean"], **run.order.learned(step, outcome.asked_groups)}
+    notes.trained(step, metrics, counts=counts, rows=outcome.rollouts.rows, batched=batched, updated=updated)
 
 
 def episodes(run: Run, step: int) -> tuple[Outcome, Places]:
@@ -130,7 +132,7 @@ def probe(run: Run) -> None:
     questions = [run.plan.train[place] for place in run.order.to_probe]
     outcome = Outcome(run.player.play(questions, run.sampler, step=0, mode="train"), run.plan.run_dir)
     run.notes.played(outcome, step=0)
-    run.notes.probed(run.order.probed(outcome.asked_groups))
+    run.notes.write("probe", 0, run.order.probed(outcome.asked_groups))
 
 
 def batch_of(run: Run, outcome: Outcome, places: Places, step: int) -> tuple[Batch, Batched]:
@@ -180,4 +182,6 @@ def validate(run: Run, *, step: int) -> float | None:
     run.notes.begin()
     outcome = Outcome(run.player.play(run.plan.val, run.sampler, step=step, mode="val"), run.plan.run_dir)
     run.notes.played(outcome, step=step)
-    return run.notes.validated(step, outcome)
+    counts = outcome.counts
+    run.notes.write("val", step, {f"val/{name}": value for name, value in counts.items()})
+    return counts.get("reward_mean")

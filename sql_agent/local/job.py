@@ -54,11 +54,11 @@ def _check(config: TrainConfig) -> None:
 def _fit(plan: GrpoPlan) -> None:
     import torch
 
+    from agl_plugin.notes import Notes, tracking_of
     from agl_plugin.update.composed import verl_config
     from foundation.processes import Stop
     from sql_agent.local.endpoint import PolicyEndpoint
     from sql_agent.local.grpo import Run, train
-    from sql_agent.local.notes import Notes
     from sql_agent.local.policy import Policy
     from sql_agent.local.rollouts import Player
     from sql_agent.local.sampling import Sampler
@@ -73,7 +73,10 @@ def _fit(plan: GrpoPlan) -> None:
     policy = Policy(config, plan.model, verl=verl)
     model, tokenizer = policy.model, policy.tokenizer
     endpoint = PolicyEndpoint(tokenizer, context_tokens=rollout.context_tokens, max_tokens=rollout.max_response_tokens)
-    order, source = _order(plan), plan.trainer.from_store
+    order, health, source = _order(plan), plan.trainer.health, plan.trainer.from_store
+    if config.trainer.resume:
+        order.load(Path(config.trainer.resume))
+        health.load(Path(config.trainer.resume))
     checkpoints = plan.run_dir / run_folder.CHECKPOINTS
     settings = {"verl": overrides, "versions": versions(), "trainer": "one process", **plan.trainer.audit_settings}
     with (
@@ -87,7 +90,7 @@ def _fit(plan: GrpoPlan) -> None:
             policy=policy,
             sampler=Sampler(model, tokenizer, max_batch=config.local.max_batch, log_probs=rollout.sampler_logprobs),
             player=player,
-            notes=Notes(plan, verl=verl, audit=audit),
+            notes=Notes(plan.run_dir, n_steps=plan.steps, health=health, tracking=tracking_of(verl), audit=audit),
             order=order,
             checkpoints=Checkpoints(checkpoints, plan.trainer.keep, resumed=config.trainer.resume),
             stop=stop,
@@ -97,15 +100,12 @@ def _fit(plan: GrpoPlan) -> None:
 
 
 def _order(plan: GrpoPlan) -> QuestionOrder:
-    """The questions of each step; of a resumed run as its checkpoint has them."""
+    """The questions of each step."""
     data = plan.config.data
-    order = QuestionOrder(
+    return QuestionOrder(
         [to_row(question) for question in plan.train],
         n=plan.config.optim.questions_per_step,
         seed=data.seed,
         weights=[file.weight for file in data.train_files],
         curriculum=plan.trainer.curriculum,
     )
-    if plan.config.trainer.resume:
-        order.load(Path(plan.config.trainer.resume))
-    return order

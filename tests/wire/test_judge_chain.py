@@ -27,6 +27,7 @@ from reward_client import (
     JudgeUnreachable,
     LLMJudge,
     Verdict,
+    chain,
 )
 from reward_client.client import JudgeBadRequest
 from sql_agent.testing.server import (
@@ -103,6 +104,13 @@ def test_it_is_asked_again_after_it_has_cooled_down(monkeypatch: pytest.MonkeyPa
         assert grade(judge, "一")[0].overall == pytest.approx(0.3)
         time.sleep(0.4)
         assert grade(judge, "二")[0].overall == pytest.approx(0.89)
+
+
+def test_an_outage_of_thousands_of_calls_is_no_longer_a_cool_down_than_one_of_ten() -> None:
+    known = chain._Known()
+    for _ in range(3000):
+        known.learn(JudgeUnreachable("connection refused"))
+    assert 0 < known.cool_until_s - time.time() <= chain.MAX_COOL_DOWN_S
 
 
 def test_all_down_is_a_fault_after_every_endpoint_had_its_tries() -> None:

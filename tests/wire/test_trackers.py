@@ -33,24 +33,25 @@ folder = Path(sys.argv[1])
 prepare_environment(cpu=False, offline=True)
 prepare_trackers(folder)
 from verl.utils.tracking import Tracking
+from agl_plugin.notes import Notes
 from agl_plugin.proxy.gate import Gate
-from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.trainer import GrpoTrainer
 verl, counts = json.loads(sys.argv[2])
 trainer = GrpoTrainer.__new__(GrpoTrainer)
-trainer.run_dir, trainer.n_steps, trainer.step, trainer.line = folder, 2, 0, None
+trainer.step, trainer.line = 0, None
 nothing = types.SimpleNamespace(rows=[], warnings=[], asked_groups=[])
 parts = {"rollouts": nothing, "gateway_watch": nothing, "outcome": nothing, "gate": Gate(), "batched": None}
 trainer.daemon = types.SimpleNamespace(stats=counts, step=0, **parts)
 trainer.order = types.SimpleNamespace(spare=lambda _step: [], learned=lambda _step, _groups: {})
-trainer._n_aborted, trainer._late_calls, trainer.audit, trainer._timers = 0, Counter(), None, {}
-trainer.watch = Stopwatch()
-trainer.health = types.SimpleNamespace(after_step=lambda *_: {"health/entropy": 0.5}, stop="")
-trainer._step = lambda: dict(verl)
+trainer._n_aborted, trainer._late_calls = 0, Counter()
 tracking = Tracking("AgentGRPO", "test", json.loads(sys.argv[3]), config={"trainer": {}})
+health = types.SimpleNamespace(after_step=lambda *_: {"health/entropy": 0.5}, stop="")
+about = {"health": health, "tracking": tracking, "counted": trainer._new_late_calls}
+trainer.notes = Notes(folder, n_steps=2, audit=None, **about)
+trainer._step = lambda: (dict(verl), None)
 for step in (1, 2):
     trainer.step = step
-    tracking.log(trainer._train(), step=step)
+    trainer._train()
 tracking.finish()
 """
 Numbers = dict[str, dict[int, float]]
