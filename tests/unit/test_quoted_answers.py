@@ -1,8 +1,9 @@
 """Answers that quote cells of leaflets, manuals, contracts and catalogues, written one by one, and what they earn.
 
-`quoted_answers.jsonl` has 464 questions on rows of which not every cell is asked for, each with five honest answers and
-six dishonest ones. A, B, F, H and J were read to choose rules, C and D in part; of G, I and K only counts were looked
-at, of E but one answer. D and E tell whole rows of six columns or more, asked in words that are not the columns'.
+`quoted_answers.jsonl` has 524 questions on rows of which not every cell is asked for, each with five honest answers and
+six dishonest ones. A, B, F, H, J and L were read to choose rules, C and D in part; of G, I, K and M only counts were
+looked at, of E but one answer. D and E tell whole rows of six columns or more, asked in words that are not the
+columns'; L and M compare and ask for parts of long cells, and have a reference in prose.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from sql_agent.offline_judge.sections import Cell
 
 LINES = (Path(__file__).parents[1] / "judge_exam" / "quoted_answers.jsonl").read_text(encoding="utf-8").splitlines()
 ASKS = [json.loads(line) for line in LINES]
-HALVES = "ABCDEFGHIJK"
-HONEST = dict(zip(HALVES, (0.75, 0.75, 0.63, 0.65, 0.44, 0.52, 0.56, 0.58, 0.6, 0.46, 0.53), strict=True))
-DISHONEST = dict(zip(HALVES, (0.98, 0.97, 0.97, 0.96, 0.94, 0.95, 0.96, 0.96, 0.97, 0.96, 0.97), strict=True))
+HALVES = "ABCDEFGHIJKLM"
+HONEST = dict(zip(HALVES, (0.76, 0.76, 0.64, 0.65, 0.44, 0.52, 0.57, 0.6, 0.61, 0.48, 0.56, 0.47, 0.35), strict=True))
+UNPAID = (0.98, 0.97, 0.97, 0.96, 0.94, 0.95, 0.96, 0.96, 0.97, 0.96, 0.97, 0.98, 0.97)
+DISHONEST = dict(zip(HALVES, UNPAID, strict=True))
 
 
 def values(half: str, answers: str) -> list[float]:

@@ -1,0 +1,105 @@
+"""Of whom a quote is told: how long a name in a line counts, and in which order columns and things may come."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from sql_agent.offline_judge.judge import grade
+from sql_agent.offline_judge.reading import CAP
+from sql_agent.offline_judge.sections import Cell
+
+PUMP = [
+    Cell("灰色粉末，无味。", "洛贝散", "性状"),
+    Cell("每袋装3g。", "洛贝散", "规格"),
+    Cell("密封，置干燥处。", "洛贝散", "贮藏"),
+    Cell("18个月。", "洛贝散", "有效期"),
+]
+LAMPS = [
+    Cell("<p>Voltage: <code>lamp_v</code> is 24 volts; it may rise to 26 volts.</p>", "Aldra", "power"),
+    Cell("Wipe with a dry cloth once a month.", "Aldra", "care"),
+    Cell("<p>Voltage: <code>lamp_v</code> is 48 volts; it may rise to 53 volts.</p>", "Brontis", "power"),
+    Cell("Rinse with warm water every spring.", "Brontis", "care"),
+]
+
+
+def _value(question: str, answer: str, cells: list[Cell], reference: str = "") -> float:
+    found = grade(question=question, reference=reference, answer=answer, evidence=cells)
+    assert found
+    return found.value
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "洛贝散的有效期为18个月；密封，置干燥处。",  # the name ends with the sentence of its fact
+        "每袋装3g的洛贝散，密封，置干燥处，有效期18个月。",  # columns in another order than asked for
+        "根据medicine表的“有效期”字段：18个月。贮藏：密封，置干燥处。",
+        "洛贝散 一、贮藏：密封，置干燥处 二、有效期：18个月",
+    ],
+)
+def test_columns_of_one_row_are_told_in_any_order(answer: str) -> None:
+    assert _value("洛贝散的贮藏和有效期是什么？", answer, PUMP) >= 0.9
+
+
+@pytest.mark.parametrize(
+    "answer", ["洛贝散的有效期：密封，置干燥处；贮藏：18个月。", "有效期为密封，贮藏为18个月，置干燥处。"]
+)
+def test_a_fact_right_behind_another_columns_name_is_a_lie(answer: str) -> None:
+    assert _value("洛贝散的贮藏和有效期是什么？", answer, PUMP) <= 0.1
+
+
+def test_tags_of_code_are_layout_and_things_may_come_in_any_order() -> None:
+    question = "What is the voltage of the Aldra and the Brontis, and how are they cleaned?"
+    told = "{}: lamp_v is 24 volts; it may rise to 26 volts. Wipe with a dry cloth once a month.\n\n"
+    told += "{}: lamp_v is 48 volts; it may rise to 53 volts. Rinse with warm water every spring."
+    assert _value(question, told.format("Aldra", "Brontis"), LAMPS) >= 0.9
+    assert _value(question, "\n\n".join(told.format("Aldra", "Brontis").split("\n\n")[::-1]), LAMPS) >= 0.9
+    assert _value(question, told.format("Brontis", "Aldra"), LAMPS) <= 0.1
+
+
+def test_the_clauses_of_a_reference_may_come_in_another_order_but_not_of_another_thing() -> None:
+    question = "奥川病和里沙病的表现各有什么特点？"
+    cells = [
+        Cell("本病慢慢起病，早上手指发硬，持续1小时以上，后期关节变形。", "奥川病", "symptoms"),
+        Cell("本病骤然起病，夜里足部剧痛，24小时内达到高峰，2周内缓解。", "里沙病", "symptoms"),
+    ]
+    first = "奥川病起病缓慢，晨间手指僵硬，超过1小时，晚期关节畸形"
+    second = "里沙病起病急骤，夜间脚部剧烈疼痛，一天内最重，两周内好转"
+    reference = f"{first}；{second}。"
+    assert _value(question, f"{second}；{first}。", cells, reference) >= 0.9
+    swapped = reference.replace("奥川病", "#").replace("里沙病", "奥川病").replace("#", "里沙病")
+    assert _value(question, swapped, cells, reference) < CAP
+
+
+def test_an_item_of_a_list_may_have_its_end_as_its_label() -> None:
+    cells = [Cell("可见口干、便秘及腹胀等胃肠道反应；头痛、嗜睡等神经系统反应。", "卡里素片", "不良反应")]
+    answer = "- **胃肠道反应**：口干、便秘及腹胀等\n- **神经系统反应**：头痛、嗜睡等"
+    assert _value("卡里素片有哪些不良反应？", answer, cells) >= 0.9
+    assert _value("卡里素片有哪些不良反应？", answer.replace("口干", "呕吐"), cells) < CAP
+
+
+PROGRAM = """
+from sql_agent.offline_judge.exam import make_exam
+from sql_agent.offline_judge.sections import Cell
+cells = (Cell("在第一疗程开始前已有骨髓抑制者；对本品过敏者。", "奥铂", "禁忌"),)
+exam = make_exam("哪些患者禁用奥铂？", "奥铂禁用于对奥铂过敏者、第一疗程开始前已有骨髓抑制者。", cells)
+print([word for *_, word in exam.lexicon.read("第1疗程开始前已有骨髓抑制")[0]])
+"""
+
+
+def test_every_process_reads_an_answer_alike() -> None:
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in range(4)
+    }
+    assert len(told) == 1, told
