@@ -46,6 +46,7 @@ from sql_agent.agent.toolset import EpisodeTools, Toolset
 from sql_agent.agent.transcript import assistant_message
 from sql_agent.config import TITLES, AgentConfig, AgentTree, agent_config, prompt_file
 from sql_agent.environment.databases import Databases
+from sql_agent.environment.sql_text import as_written
 from sql_agent.records import Episode, Played, Question, StopReason
 
 set_tracing_disabled(True)
@@ -94,7 +95,7 @@ def _trim_before_calls(items: list[Any]) -> None:
 
 def system_prompt_of(config: AgentConfig, databases: Databases | None, db_id: str) -> str:
     """The text of the system prompt, with {dialect} and {schema} replaced by the kind, the tables and columns of the
-    question's database.
+    question's database, their names in quotes where SQL needs them.
 
     Raises UserError naming the prompts there are, and for a {schema} without a database; DatabaseFault for a database
     that does not open.
@@ -109,7 +110,8 @@ def system_prompt_of(config: AgentConfig, databases: Databases | None, db_id: st
             f"agent.system_prompt = {config.system_prompt!r} holds {SCHEMA_MARK}, but agent.tools = {config.tools} has "
             "no sql: take the mark out of the prompt, or add sql to the tools"
         )
-    lines = [f"{table}: {', '.join(columns)}" for table, columns in databases.of(db_id).schema().items()]
+    written = as_written(databases.of(db_id).schema(), databases.config.dialect)
+    lines = [f"{table}: {', '.join(columns)}" for table, columns in written.items()]
     return text.replace(SCHEMA_MARK, "\n".join(lines))
 
 
