@@ -20,9 +20,10 @@ from agents import (
     MaxTurnsExceeded,
     Model,
     ModelBehaviorError,
-    ModelRefusalError,
     RunConfig,
     RunContextWrapper,
+    RunErrorHandlerResult,
+    RunErrorHandlers,
     RunHooks,
     Runner,
     set_tracing_disabled,
@@ -58,7 +59,14 @@ class EpisodeStopped(AgentGRPOError):
     """The policy makes the same call again and again."""
 
 
-ENDINGS = (EpisodeStopped, MaxTurnsExceeded, ModelBehaviorError, ModelRefusalError, AgentsUserError, openai.OpenAIError)
+ENDINGS = (EpisodeStopped, MaxTurnsExceeded, ModelBehaviorError, AgentsUserError, openai.OpenAIError)
+
+
+def _refused(given: Any) -> RunErrorHandlerResult:
+    return RunErrorHandlerResult(given.error.refusal, include_in_history=False)  # where it stands already
+
+
+ANSWERS: RunErrorHandlers[Any] = {"model_refusal": _refused}  # what the loop takes for failures, and are answers
 
 
 class EpisodeHooks(RunHooks[EpisodeContext]):
@@ -285,9 +293,8 @@ async def _run(
             max_turns=max_turns,
             hooks=EpisodeHooks(),
             run_config=RunConfig(tracing_disabled=True),
+            error_handlers=ANSWERS,
         )
-    except ModelRefusalError as exc:
-        return writable(exc.refusal), "answered"
     except ENDINGS as exc:
         return "", stop_reason_of(exc, context)
     answer = writable(str(result.final_output or ""))
@@ -301,7 +308,7 @@ def stop_reason_of(exc: Exception, context: EpisodeContext) -> StopReason:
             return "repeated_call"
         case MaxTurnsExceeded():
             return "max_turns"
-        case ModelBehaviorError() | ModelRefusalError():
+        case ModelBehaviorError():
             return "invalid_tool_call"
         case AgentsUserError():  # openai-agents wraps what a tool raises; the tool left the original in the context
             raise context.fault or exc from exc
