@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -171,6 +172,23 @@ def test_names_are_told_as_a_query_writes_them(tmp_path: Path) -> None:
 def test_a_hint_is_for_the_statement_and_not_for_its_texts(database: Database) -> None:
     error = database.query_sync("SELECT nocolumn, 'ILIKE', \"now()\" FROM disease WHERE id = '“”' -- concat()").error
     assert (error or "").endswith("columns of disease: id, disease_name, overview")
+
+
+def test_a_reference_is_found_once_and_an_error_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sql_agent.environment.database.MOST_REFERENCES", 2)
+    asked: list[object] = []
+    with open_database(path) as database:
+        query = database.query
+
+        def counted(sql: object) -> Any:
+            asked.append(sql)
+            return query(sql)
+
+        monkeypatch.setattr(database, "query", counted)
+        for sql in ("SELECT 1", "SELECT 2", "SELECT 1", "SELECT nocolumn", "SELECT nocolumn", "SELECT 3", "SELECT 1"):
+            asyncio.run(database.reference(sql))
+        asyncio.run(database.reference("SELECT 2"))  # had been asked for least lately
+    assert asked == ["SELECT 1", "SELECT 2", "SELECT nocolumn", "SELECT nocolumn", "SELECT 3", "SELECT 2"]
 
 
 # --- results
