@@ -20,7 +20,7 @@ from foundation.errors import AgentGRPOError
 from foundation.marks import Showing
 from sql_agent.agent.call_ids import PolicyModel
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.agent.episode import ENDINGS, EpisodeHooks, EpisodeRunner, build_agent, stop_reason_of
+from sql_agent.agent.episode import ANSWERS, ENDINGS, EpisodeHooks, EpisodeRunner, build_agent, stop_reason_of
 from sql_agent.agent.policy_client import PolicyClient
 from sql_agent.agent.tool import EpisodeContext, with_real_arguments
 from sql_agent.agent.toolset import EpisodeTools
@@ -122,6 +122,7 @@ class Conversation:
             max_turns=self._runner.config.agent.max_turns,
             hooks=EpisodeHooks(),
             run_config=RunConfig(tracing_disabled=True, model_settings=ModelSettings(include_usage=True)),
+            error_handlers=ANSWERS,
         )
         try:
             showing = Showing(self.llm.marks)

@@ -20,9 +20,10 @@ from agents import (
     MaxTurnsExceeded,
     Model,
     ModelBehaviorError,
-    ModelRefusalError,
     RunConfig,
     RunContextWrapper,
+    RunErrorHandlerResult,
+    RunErrorHandlers,
     RunHooks,
     Runner,
     set_tracing_disabled,
@@ -46,6 +47,7 @@ from sql_agent.agent.toolset import EpisodeTools, Toolset
 from sql_agent.agent.transcript import assistant_message
 from sql_agent.config import TITLES, AgentConfig, AgentTree, agent_config, prompt_file
 from sql_agent.environment.databases import Databases
+from sql_agent.environment.sql_text import as_written
 from sql_agent.records import Episode, Played, Question, StopReason
 
 set_tracing_disabled(True)
@@ -57,7 +59,14 @@ class EpisodeStopped(AgentGRPOError):
     """The policy makes the same call again and again."""
 
 
-ENDINGS = (EpisodeStopped, MaxTurnsExceeded, ModelBehaviorError, ModelRefusalError, AgentsUserError, openai.OpenAIError)
+ENDINGS = (EpisodeStopped, MaxTurnsExceeded, ModelBehaviorError, AgentsUserError, openai.OpenAIError)
+
+
+def _refused(given: Any) -> RunErrorHandlerResult:
+    return RunErrorHandlerResult(given.error.refusal, include_in_history=False)  # where it stands already
+
+
+ANSWERS: RunErrorHandlers[Any] = {"model_refusal": _refused}  # what the loop takes for failures, and are answers
 
 
 class EpisodeHooks(RunHooks[EpisodeContext]):
@@ -94,7 +103,7 @@ def _trim_before_calls(items: list[Any]) -> None:
 
 def system_prompt_of(config: AgentConfig, databases: Databases | None, db_id: str) -> str:
     """The text of the system prompt, with {dialect} and {schema} replaced by the kind, the tables and columns of the
-    question's database.
+    question's database, their names in quotes where SQL needs them.
 
     Raises UserError naming the prompts there are, and for a {schema} without a database; DatabaseFault for a database
     that does not open.
@@ -109,7 +118,8 @@ def system_prompt_of(config: AgentConfig, databases: Databases | None, db_id: st
             f"agent.system_prompt = {config.system_prompt!r} holds {SCHEMA_MARK}, but agent.tools = {config.tools} has "
             "no sql: take the mark out of the prompt, or add sql to the tools"
         )
-    lines = [f"{table}: {', '.join(columns)}" for table, columns in databases.of(db_id).schema().items()]
+    written = as_written(databases.of(db_id).schema(), databases.config.dialect)
+    lines = [f"{table}: {', '.join(columns)}" for table, columns in written.items()]
     return text.replace(SCHEMA_MARK, "\n".join(lines))
 
 
@@ -283,9 +293,8 @@ async def _run(
             max_turns=max_turns,
             hooks=EpisodeHooks(),
             run_config=RunConfig(tracing_disabled=True),
+            error_handlers=ANSWERS,
         )
-    except ModelRefusalError as exc:
-        return writable(exc.refusal), "answered"
     except ENDINGS as exc:
         return "", stop_reason_of(exc, context)
     answer = writable(str(result.final_output or ""))
@@ -299,7 +308,7 @@ def stop_reason_of(exc: Exception, context: EpisodeContext) -> StopReason:
             return "repeated_call"
         case MaxTurnsExceeded():
             return "max_turns"
-        case ModelBehaviorError() | ModelRefusalError():
+        case ModelBehaviorError():
             return "invalid_tool_call"
         case AgentsUserError():  # openai-agents wraps what a tool raises; the tool left the original in the context
             raise context.fault or exc from exc

@@ -6,6 +6,7 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -130,8 +131,8 @@ def evaluate(
     """
     keys = settings(overrides, arguments=evaluate.__annotations__)
     for name, value, least in (("limit", limit, 0), ("samples", samples, 1), ("concurrency", concurrency, 1)):
-        if value < least:
-            raise UserError(f"{name} = {value}: must be at least {least}")
+        if not isinstance(value, Integral) or value < least:
+            raise UserError(f"{name} = {value!r:.80}: must be at least {least}, a whole number")
     folder = Path(out) if out else HOME / "runs" / "evaluations" / datetime.now().strftime("%Y%m%d-%H%M%S-%f")
     evaluation = Evaluation(folder.expanduser().absolute())
     done = run_job(
@@ -158,7 +159,7 @@ def evaluate(
 
 
 def _target(model: Model) -> str:
-    return str(model.folder if isinstance(model, Run) else model)
+    return str(model.folder if isinstance(model, Run) else model or "")
 
 
 def _splits(splits: Sequence[Source] | Source) -> list[str]:

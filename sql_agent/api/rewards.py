@@ -7,6 +7,7 @@ None (unscored), never 0. A function that is named here trains as well: cloudpic
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import math
 import re
@@ -18,6 +19,7 @@ from typing import Any
 
 from foundation.errors import UserError, did_you_mean
 from sql_agent.api.given import keep
+from sql_agent.records import Question
 from sql_agent.scoring.final_answer import read_answer, read_truth, same_number, shown
 from sql_agent.scoring.math_check import MathFault, mathematician
 from sql_agent.scoring.values import number_of, rows_of
@@ -250,5 +252,12 @@ def term_of(reward: RewardFunction | str) -> dict[str, Any]:
     name = reward if isinstance(reward, str) else getattr(reward, "__name__", type(reward).__name__)
     name = name if name.isidentifier() else "reward"
     function = create_reward(reward) if isinstance(reward, str) else reward
+    if not callable(function):
+        raise UserError(f"reward = {reward!r:.80}: give one function, or the name of one")
+    with contextlib.suppress(ValueError):  # a function of C without a signature
+        try:
+            inspect.signature(function).bind_partial([], **dict.fromkeys([*Question.model_fields, *TRUTH_KEYS[:2]]))
+        except TypeError as exc:
+            raise UserError(f"reward {name!r}: cannot be called ({exc}); end its parameters with **columns") from exc
     path = keep(OnQuestions(function), name=name, folder="rewards", uses=function)
     return {"scorer": f"{path}:{name}", "name": name}

@@ -44,6 +44,7 @@ Trained with {method} from `{base}`.{health}
 | | value |
 |---|---|
 | recipe | {recipe} |
+| system prompt, as `agent.system_prompt` names it | {prompt} |
 | tools, as `agent.tools` names them | {tools} |
 | judge in training | {judge} |
 | training reward, last step | {reward} |
@@ -76,6 +77,7 @@ class Export:
     dtype: str
     gap: float
     parser: str
+    prompt: str  # as the run names it: the folder has none
 
 
 def looked_at(source: Path, out: Path) -> tuple[Path, Path]:
@@ -94,12 +96,13 @@ def export_checkpoint(source: Path, out: Path, *, evaluation: str = NO_EVALUATIO
     run = checkpoint.parent.parent
     config = read_object(run / "config.json")
     parser = config.get("rollout", {}).get("tool_parser", "hermes")
+    prompt = config.get("agent", {}).get("system_prompt", "auto")
     # What is exported is the policy that sampled, in the precision that the run's vLLM had.
     sampled = "float32" if config.get("trainer", {}).get("device") == "cpu" else "bfloat16"
     chosen = sampled if dtype == "auto" else dtype
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".exporting-") as temp:
         folder = Path(temp) / "model"
-        export = Export(out, chosen, _write(checkpoint / "actor", folder, chosen), parser)
+        export = Export(out, chosen, _write(checkpoint / "actor", folder, chosen), parser, prompt)
         write_defaults(folder, _template_kwargs(config))
         (folder / "README.md").write_text(_card(run, checkpoint, export, evaluation), encoding="utf-8")
         os.replace(folder, out)
@@ -161,6 +164,7 @@ def _card(run: Path, checkpoint: Path, export: Export, evaluation: str) -> str:
         method=METHODS.get(summary.get("method") or config.get("method", "grpo"), "?"),
         base=Path(str(summary.get("model", {}).get("path", "?"))).name,
         recipe=config.get("recipe", "?"),
+        prompt=f"`{Path(export.prompt).name}`",
         tools=_tools(config),
         judge=summary.get("judge", "?"),
         health=" Not for decisions about health." if _asks_bundled(config) else "",
@@ -224,6 +228,7 @@ def run(source: Path, out: Path, *, dtype: Precision, evaluation: Path | None = 
     folder = shlex.quote(str(exported.folder))
     console.print(f"logits: differ by {exported.gap:.2g} of the largest, in {exported.dtype}", markup=False)
     serve = f"agentgrpo serve --model {folder} --set rollout.tool_parser={exported.parser}"
+    serve += f" --set {shlex.quote(f'agent.system_prompt={exported.prompt}')}"
     console.print(f"serve: {serve}    (elsewhere: the line in its README.md)", markup=False)
     # The folder is a model alone; the run has prompt, tools and database too.
     console.print(f"try:   agentgrpo ask --model {shlex.quote(str(source))}", markup=False)

@@ -180,16 +180,16 @@ def _read_csv(path: Path) -> list[tuple[int, Any]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream, strict=True)
-            first = (reader.fieldnames or [""])[0]
+            names = list(reader.fieldnames or [""])
             rows = [(n, row) for n, row in enumerate(reader, start=1)]
     except (UnicodeDecodeError, csv.Error) as exc:
-        raise UserError(f"{path}: not a CSV file of UTF-8 text ({exc}); write it again") from exc
-    if mark := next((mark for mark in ";\t" if mark in first), ""):
+        raise UserError(f"{path}: not a CSV file of UTF-8 text ({exc}); write it again, or as .jsonl") from exc
+    if mark := next((mark for mark in ";\t" if mark in names[0]), ""):
         raise UserError(f"{path}: the first line parts its names by {mark!r}; save the file with commas")
     wide = next((n for n, row in rows if None in row or None in row.values()), None)
     if wide:
         raise UserError(f"{path}: row {wide} has not as many cells as the first line has names; mend it")
-    if rows and (problem := _column_problem(rows[0][1])):
+    if rows and (problem := _column_problem(names)):
         raise UserError(f"{path}: {problem}")
     return [(n, {name: cell for name, cell in row.items() if cell or name in ("id", "question")}) for n, row in rows]
 
@@ -204,9 +204,7 @@ def _read_parquet(path: Path) -> list[tuple[int, Any]]:
     problem = _column_problem(table.column_names)
     if problem:
         raise UserError(f"{path}: {problem}")
-    names = [name for name in table.column_names if name in COLUMNS or name in SYNONYMS]
-    if len(set(names)) < len(names):
-        raise UserError(f"{path}: columns {', '.join(names)}: a name stands there twice; keep one of the two")
+    names = _known(table.column_names)
     try:
         columns = [_python_values(table.column(name)) for name in names]
     except (pa.ArrowException, UnicodeDecodeError) as exc:
@@ -222,11 +220,17 @@ def _python_values(column: pa.ChunkedArray) -> list[Any]:
         return column.cast(pa.binary()).to_pylist()
 
 
+def _known(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name in COLUMNS or name in SYNONYMS]
+
+
 def _column_problem(names: Iterable[str]) -> str:
     """Why these columns cannot be questions, or an empty text. Finds renamed optional columns too.
 
     A name with a word more, `agent_id` for `agent`, is no slip of the pen: such a column is the user's own.
     """
+    if len({*(known := _known(names))}) < len(known):
+        return f"columns {', '.join(known)}: a name stands there twice; keep one of the two"
     have = {SYNONYMS.get(name, name) for name in names}
     unknown = sorted(have - set(COLUMNS))
     missing = [name for name in COLUMNS if name not in SYNONYMS and name not in have]

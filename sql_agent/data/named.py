@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -89,8 +90,8 @@ def _loaded(source: Path | list[dict[str, Any]]) -> list[Question]:
 
 
 def _first(source: Path | list[dict[str, Any]], n: int | None) -> list[Question]:
-    if n is not None and n < 1:
-        raise UserError(f"max_samples = {n}: must be at least 1, or None for all")
+    if n is not None and (not isinstance(n, Integral) or n < 1):
+        raise UserError(f"max_samples = {n!r:.80}: must be at least 1, a whole number, or None for all")
     return _loaded(source)[:n]
 
 

@@ -43,6 +43,7 @@ SERVER_GRACE_S = 2.0  # a server ends its statements itself
 N_FULL = N_SHORT = 4  # workers that run queries to their limit, and workers for short runs
 SHORT_RUN = 0.05  # of the limit, for a query that finds half of the workers taken
 LONGEST_WAIT = 20  # limits; the last of 64 endless queries waits for 15
+MOST_REFERENCES = 256  # whose results are kept
 Signature = tuple[int, int, int, int]
 
 
@@ -154,6 +155,7 @@ class Database(AbstractContextManager["Database"]):
         self.path = path.absolute() if isinstance(path, Path) else path
         self.workers, self._owns_workers = workers or Workers(), workers is None
         self._signature: Signature | None = None
+        self._references: dict[str, QueryResult] = {}
         self._settings: sql_worker.Settings = {
             "dialect": self.dialect,
             "path": str(self.path),
@@ -186,6 +188,16 @@ class Database(AbstractContextManager["Database"]):
             return await asyncio.wrap_future(self._submit(sql, in_full=True))
         except UnusableSQL as exc:
             return QueryResult(error=str(exc))
+
+    async def reference(self, sql: str) -> QueryResult:
+        """`query` of what each rollout of a question is compared with: found once, and kept for the others."""
+        if (found := self._references.pop(sql, None)) is None:
+            found = await self.query(sql)
+        if found.ok:
+            self._references[sql] = found  # as the newest
+            if len(self._references) > MOST_REFERENCES:
+                self._references.pop(next(iter(self._references)), None)
+        return found
 
     def query_sync(self, sql: object) -> QueryResult:
         """`query` for code without an event loop."""

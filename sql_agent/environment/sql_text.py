@@ -7,14 +7,17 @@ boundary: that is `sql_worker.py`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import cache
 
 from rapidfuzz import fuzz, process
 
 from foundation.errors import AgentGRPOError
-from sql_agent.environment.sql_worker import FUNCTIONS, MAX_SQL_CHARS, Reply
+from sql_agent.environment.sql_worker import FUNCTIONS, MAX_SQL_CHARS, Reply, quoted
 
 MAX_MESSAGE_CHARS = 200
 MAX_COLUMNS_CHARS = 300
+QUOTES = '"`'
 FULL_WIDTH = str.maketrans("；，（）＝＜＞＊＋－／％．！｜　\u00a0", ";,()=<>*+-/%.!|  ")
 Schema = dict[str, list[str]]
 
@@ -41,6 +44,7 @@ KEYWORD_LIST = """
     TRUE FALSE
 """
 KEYWORDS = frozenset(KEYWORD_LIST.split())
+_PLAIN = re.compile(r"[^\W\d]\w*")
 _NEAR = re.compile(r'near "(\w+)": syntax error')
 # What other databases know and SQLite does not: searched for in a statement that failed, and in the error.
 _HINTS = {
@@ -123,6 +127,7 @@ def explain_reply(reply: Reply, *, sql: str, schema: Schema, timeout_s: float, d
         names = {name.lower() for table, columns in schema.items() for name in (table, *columns)}
         if (near := _NEAR.match(message)) and near[1].lower() in names and near[1].upper() in KEYWORDS:
             hints.append(f'{near[1]} is a word of SQL: write the name as "{near[1]}", in double quotes')
+    schema = as_written(schema, dialect)
     if reply["kind"] == "refused":
         return "; ".join([_explain_refusal(message, schema), *hints])
     kind, _, name = message.partition(": ")
@@ -156,7 +161,8 @@ def _explain_table(name: str, schema: Schema) -> str:
 
 
 def _explain_column(name: str, *, sql: str, schema: Schema) -> str:
-    used = [table for table in schema if re.search(rf"(?<!\w){re.escape(table)}(?!\w)", sql, re.IGNORECASE)]
+    bare = {table: re.escape(table.strip(QUOTES)) for table in schema}
+    used = [table for table in schema if re.search(rf"(?<!\w){bare[table]}(?!\w)", sql, re.IGNORECASE)]
     tables = used or list(schema)
     near = _nearest(name.rpartition(".")[2], [column for table in tables for column in schema[table]])
     return f"no such column: {_cut(name)}{_did_you_mean(near)}{_columns_of(tables, schema)}"
@@ -175,3 +181,40 @@ def _columns_of(tables: list[str], schema: Schema) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_MESSAGE_CHARS else text[:MAX_MESSAGE_CHARS] + "…"
+
+
+def as_name(name: str, dialect: str = "sqlite") -> str:
+    """A name as SQL reads it as a name, whatever it holds; quoted only where it must be."""
+    folds = dialect == "postgres" and name != name.lower()
+    plain = _PLAIN.fullmatch(name) and not folds and name.upper() not in _reserved(dialect)
+    return name if plain else quoted(name, dialect)
+
+
+def as_written(schema: Schema, dialect: str) -> Schema:
+    """The schema with its names as a query has them: what the model is shown it copies."""
+    return {as_name(table, dialect): [as_name(name, dialect) for name in names] for table, names in schema.items()}
+
+
+@cache
+def _reserved(dialect: str) -> frozenset[str]:
+    """What is no name without quotes, in upper case: for a database, or for who reads its SQL before it."""
+    if dialect == "sqlite":
+        return KEYWORDS
+    import sqlglot
+
+    keywords = (sqlglot.Dialect.get_or_raise(name).tokenizer_class.KEYWORDS for name in ("sqlite", dialect))
+    return KEYWORDS.union(*keywords, map(str.upper, _words_of(dialect)))
+
+
+def _words_of(dialect: str) -> Iterable[str]:
+    """The reserved words of a dialect; of mysql those of MySQL and MariaDB."""
+    if dialect == "duckdb":
+        import duckdb
+
+        words = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
+        with duckdb.connect() as connection:
+            return [name for (name,) in connection.execute(words).fetchall()]
+    from sqlalchemy.dialects.mysql.reserved_words import RESERVED_WORDS_MARIADB, RESERVED_WORDS_MYSQL
+    from sqlalchemy.dialects.postgresql.base import RESERVED_WORDS
+
+    return RESERVED_WORDS_MYSQL | RESERVED_WORDS_MARIADB if dialect == "mysql" else RESERVED_WORDS

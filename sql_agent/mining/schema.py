@@ -10,18 +10,17 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Literal
 
-import sqlglot
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from foundation.errors import UserError
 from sql_agent.config import DatabaseConfig, database_place
 from sql_agent.environment import sql_worker
 from sql_agent.environment.database import Database
-from sql_agent.environment.sql_text import KEYWORDS
+from sql_agent.environment.sql_text import as_name
 from sql_agent.errors import DatabaseFault
 from sql_agent.words.meanings import is_english_word, is_headword
 
@@ -33,7 +32,6 @@ SAMPLES = 400  # distinct values of a column that are looked at
 CATEGORIES = 30  # most values of a category
 MAX_VALUE_CHARS = 40
 MAX_NUMBER_CHARS = 12  # longer ones are named by four digits, and are no answers
-PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 DATE = re.compile(
     r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]00(?::?00)?)?)?"
 )
@@ -167,33 +165,8 @@ class Schema(Part):
 
 
 def quoted(name: str, dialect: str = "sqlite") -> str:
-    """A name as SQL reads it as a name, whatever it holds; quoted only where it must be."""
-    folds = dialect == "postgres" and name != name.lower()
-    plain = PLAIN.fullmatch(name) and not folds and name.upper() not in _reserved(dialect)
-    return name if plain else sql_worker.quoted(name, dialect)
-
-
-@cache
-def _reserved(dialect: str) -> frozenset[str]:
-    """What is no name without quotes, in upper case: for a database, or for who reads its SQL before it."""
-    if dialect == "sqlite":
-        return KEYWORDS
-    keywords = (sqlglot.Dialect.get_or_raise(name).tokenizer_class.KEYWORDS for name in ("sqlite", dialect))
-    return KEYWORDS.union(*keywords, map(str.upper, _words_of(dialect)))
-
-
-def _words_of(dialect: str) -> Iterable[str]:
-    """The reserved words of a dialect; of mysql those of MySQL and MariaDB."""
-    if dialect == "duckdb":
-        import duckdb
-
-        words = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
-        with duckdb.connect() as connection:
-            return [name for (name,) in connection.execute(words).fetchall()]
-    from sqlalchemy.dialects.mysql.reserved_words import RESERVED_WORDS_MARIADB, RESERVED_WORDS_MYSQL
-    from sqlalchemy.dialects.postgresql.base import RESERVED_WORDS
-
-    return RESERVED_WORDS_MYSQL | RESERVED_WORDS_MARIADB if dialect == "mysql" else RESERVED_WORDS
+    """A name as SQL reads it as a name, whatever it holds; quoted where it must be, and beyond ASCII."""
+    return as_name(name, dialect) if name.isascii() else sql_worker.quoted(name, dialect)
 
 
 def literal(value: Value) -> str:

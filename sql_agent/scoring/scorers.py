@@ -105,7 +105,7 @@ async def _evidence(question: Question, context: ScoringContext) -> list[Cell]:
         return [
             Cell(item.quote, f"{item.source_table} {item.row_id}".strip(), item.field) for item in question.evidence
         ]
-    return cells_of([await database.query(sql) for sql in question.sql])
+    return cells_of([await database.reference(sql) for sql in question.sql])
 
 
 def cells_of(results: Sequence[QueryResult]) -> list[Cell]:
@@ -192,7 +192,7 @@ async def _by_results(
     if database is None:
         return Score(unscored=NO_DATABASE, explanation=f"the scorer {name} needs a database, and none is open")
     dialect = database.dialect
-    wanted = [await database.query(sql) for sql in question.sql]
+    wanted = [await database.reference(sql) for sql in question.sql]
     if problem := next(filter(None, map(no_yardstick, wanted)), ""):
         return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")
     schema = await asyncio.to_thread(database.schema)
@@ -243,7 +243,7 @@ async def _public_execution(name: str, question: Question, episode: Episode, con
     database = context.database_of(question.db_id)
     if database is None:
         return Score(unscored=NO_DATABASE, explanation=f"the scorer {name} needs a database, and none is open")
-    wanted = await database.query(as_run(question.sql[0]))
+    wanted = await database.reference(as_run(question.sql[0]))
     if wanted.error or wanted.truncated:
         problem = wanted.error or f"more than {MAX_RESULT_ROWS} rows, or too much text"
         return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -27,7 +28,7 @@ import pytest
 from foundation.errors import UserError
 from sql_agent.config import ROOT, DatabaseConfig
 from sql_agent.environment.database import N_FULL, N_SHORT, Database
-from sql_agent.environment.sql_text import explain_reply
+from sql_agent.environment.sql_text import as_written, explain_reply
 from sql_agent.environment.sql_worker import Reply
 from sql_agent.errors import DatabaseFault
 from sql_agent.records import QueryResult
@@ -153,9 +154,41 @@ def test_a_name_that_is_a_word_of_sql_is_told_to_be_quoted() -> None:
     assert said["Order"].endswith('write the name as "order", in double quotes') and "quotes" not in said["sales"]
 
 
+def test_names_are_told_as_a_query_writes_them(tmp_path: Path) -> None:
+    """Quotes stand where SQLite needs them and nowhere else: a model copies what it is shown."""
+    plain, odd = ["id", "naïve", "路線", "Größe_2", "date"], ["order", "Länge (km)", "e-mail", "2nd", "１，２", 'a"b']
+    columns = [*plain, *(f'"{name.replace(chr(34), 2 * chr(34))}"' for name in odd)]
+    with sqlite3.connect(tmp_path / "odd.db") as connection:
+        connection.execute(f'CREATE TABLE "Zähler-Stand" ({", ".join(columns)})')
+    connection.close()
+    with open_database(tmp_path / "odd.db", tables=["Zähler-Stand"]) as database:
+        assert as_written(database.schema(), "sqlite") == {'"Zähler-Stand"': columns}
+        assert database.query_sync(f'SELECT {", ".join(columns)} FROM "Zähler-Stand"').columns == [*plain, *odd]
+        assert not database.query_sync("SELECT １，２ FROM [Zähler-Stand]").ok  # full-width marks are made plain
+        error = database.query_sync("SELECT [Länge (m)] FROM [Zähler-Stand]").error or ""
+        assert 'did you mean "Länge (km)"' in error and f'columns of "Zähler-Stand": {", ".join(columns)}' in error
+
+
 def test_a_hint_is_for_the_statement_and_not_for_its_texts(database: Database) -> None:
     error = database.query_sync("SELECT nocolumn, 'ILIKE', \"now()\" FROM disease WHERE id = '“”' -- concat()").error
     assert (error or "").endswith("columns of disease: id, disease_name, overview")
+
+
+def test_a_reference_is_found_once_and_an_error_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sql_agent.environment.database.MOST_REFERENCES", 2)
+    asked: list[object] = []
+    with open_database(path) as database:
+        query = database.query
+
+        def counted(sql: object) -> Any:
+            asked.append(sql)
+            return query(sql)
+
+        monkeypatch.setattr(database, "query", counted)
+        for sql in ("SELECT 1", "SELECT 2", "SELECT 1", "SELECT nocolumn", "SELECT nocolumn", "SELECT 3", "SELECT 1"):
+            asyncio.run(database.reference(sql))
+        asyncio.run(database.reference("SELECT 2"))  # had been asked for least lately
+    assert asked == ["SELECT 1", "SELECT 2", "SELECT nocolumn", "SELECT nocolumn", "SELECT 3", "SELECT 2"]
 
 
 # --- results

@@ -245,7 +245,7 @@ def test_prompt_and_tools_are_those_of_the_question(folder: Path) -> None:
         runner.check()
         names = [tool.name for tool in runner.toolset.offered]
         assert names == ["query_database_by_sql", "list_tables", "describe_table", "sample_values"]
-        assert "order: Order Id, owner_id, secret" in runner.prompt_for("pets_1")
+        assert '"order": "Order Id", owner_id, secret' in runner.prompt_for("pets_1")
         assert asyncio.run(tables_of(runner, "pets_1")) == '["only-in-pets_1"]'
         assert asyncio.run(tables_of(runner, "concert")) == '["only-in-concert"]'
 

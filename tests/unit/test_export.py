@@ -25,6 +25,7 @@ from tests.typed import app_of, status_of
 
 TOKENIZER = train_tokenizer(["甲药的适应症是什么？用于头痛。"] * 50)
 VOCABULARY = len(TOKENIZER)
+CONFIG = {"recipe": "demo_cpu", "trainer": {"device": "cpu"}, "agent": {"system_prompt": "system_short"}}
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def run(tmp_path: Path) -> Path:
     run = tmp_path / "20260101-demo"
     actor_of(run).mkdir(parents=True)
     (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("4")
-    (run / "config.json").write_text(json.dumps({"recipe": "demo_cpu", "trainer": {"device": "cpu"}}))
+    (run / "config.json").write_text(json.dumps(CONFIG))
     model = policy(VOCABULARY)
     model.config.save_pretrained(actor_of(run) / "huggingface")
     model.generation_config.update(temperature=0.7, do_sample=True)
@@ -61,6 +62,7 @@ def test_the_folder_gives_the_checkpoints_logits_in_its_precision(run: Path, tmp
     write_shards(actor_of(run), [model.state_dict()])
     found = CliRunner().invoke(app_of("export"), [str(run), str(tmp_path / "out")])
     served = f"agentgrpo serve --model {tmp_path / 'out'} --set rollout.tool_parser=hermes"
+    served += " --set agent.system_prompt=system_short "
     assert found.exit_code == 0 and served in found.stdout, found.output
     modes = {path.stat().st_mode for path in (tmp_path / "out").iterdir()}
     assert len(modes) == 1  # who may read the tokenizer may read the weights
@@ -71,6 +73,7 @@ def test_the_folder_gives_the_checkpoints_logits_in_its_precision(run: Path, tmp
     assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "vllm serve out --enable-auto-tool-choice --tool-call-parser hermes" in card
+    assert "| system prompt, as `agent.system_prompt` names it | `system_short` |" in card
     assert "Not for decisions about health." in card  # of the bundled database
     assert "| precision | float32 |" in card and re.search(r"export, relative \| 0 \|", card)
 

@@ -210,6 +210,8 @@ def test_columns_that_are_read_are_not_named(tmp_path: Path, caplog: pytest.LogC
         ("id;question\na;b, c\n", "by ';'; save the file with commas"),
         ("\ufeffid\tquestion\na\tb\n", "save the file with commas"),
         ('id,question\na,"b\n', "not a CSV file"),
+        ("id,question,answer,answer\na,b,1,2\n", "a name stands there twice; keep one of the two"),
+        (f"id,question\na,{'b' * 200_000}\n", "field larger than .*, or as .jsonl"),
         ("id,questions\na,b\n", "rename it to `question`"),
         ("id,question\n", "the file has no rows"),
         ("", "the file has no rows"),

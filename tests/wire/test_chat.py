@@ -162,6 +162,15 @@ def test_calls_and_answers_are_shown_and_the_history_is_kept(tmp_path: Path) -> 
 
 
 @pytest.mark.long
+def test_a_refusal_is_an_answer_and_stays_in_the_history(tmp_path: Path) -> None:
+    refusal = stream_reply({"role": "assistant", "content": None, "refusal": "I cannot help."})
+    with chatting(tmp_path, refusal, saying("Here.")) as (terminal, server):
+        shown = terminal.ask("first")
+        assert "I cannot help." in shown and "stopped" not in shown
+        assert "Here." in terminal.ask("second")
+        assert [role for role, _ in messages(server)] == ["user", "assistant", "user"]
+
+
 def test_an_environment_lives_until_the_reset(tmp_path: Path) -> None:
     answers = [turn for by in (2, 3, 5) for turn in (calling("count", by=by), saying("Done."))]
     with chatting(tmp_path, *answers, tools=COUNTER) as (terminal, server):
