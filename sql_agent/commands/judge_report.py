@@ -44,6 +44,7 @@ from sql_agent.training.probe import probe as probe_fields
 from sql_agent.training.questions import load_data
 
 OFFLINE = "reference"
+PROBED = 200  # questions
 OF_PROBE = ("probe", "recipe", "set_", "out")
 QUERY = SqlCall(sql="SELECT 1", result=QueryResult(columns=["1"], rows=[[1]]))
 
@@ -114,7 +115,7 @@ def _score_line(judge: Measured, i: int) -> dict[str, Any]:
 
 def judges_of(config: RewardConfig) -> tuple[ScoringContext, list[Measured]]:
     """The judges to measure; an LLM judge is asked once, so a wrong key or model shows now. Raises UserError."""
-    context = build_context(config)
+    context = build_context(config.model_copy(update={"default_scorer": "judge", "terms": []}))
     judges = [Measured("offline reference judge", OFFLINE)]
     check_llm(context)
     if context.llm:
@@ -156,7 +157,8 @@ def judge_report(
     \b
     agentgrpo judge-report                          the bundled answers; the LLM judge where TEACHER_* is set
     agentgrpo judge-report --items my.jsonl --strategies 0
-    agentgrpo judge-report --recipe shop_agent --probe 20      what a recipe pays to answers that know nothing
+    agentgrpo judge-report --recipe shop_agent      and before, without an LLM judge, what it pays to answers that know nothing
+    agentgrpo judge-report --recipe shop_agent --probe 20      that alone, on so many of its questions, with any judge
 
     The last line is `report: FOLDER`. Status 1: some items could not be scored.
     """
@@ -165,11 +167,13 @@ def judge_report(
     keys = command_tree(JUDGE, set_ or [], recipe=recipe, flags={})
     config = build_config(load_recipe(recipe) if recipe else {}, keys)
     folder = out or HOME / "runs" / f"judge-report-{datetime.now():%Y%m%d-%H%M%S}"
-    if probe:
+    if probe or (recipe and not items):
         build_bundled()
         with closing(scoring_of(config)) as scoring:
-            questions, _ = load_data(config, scoring)
-            probe_report(questions, scoring, folder, recipe=config.recipe, n=probe)
+            if probe or not scoring.llm:  # each answer asks an LLM judge: only where that is said
+                questions, _ = load_data(config, scoring)
+                probe_report(questions, scoring, folder, recipe=config.recipe, n=probe or PROBED)
+    if probe:
         return 0
     file = items or BUNDLED_ITEMS
     judged = load_items(file)

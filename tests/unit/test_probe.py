@@ -108,6 +108,15 @@ def test_the_documented_command(tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / "probe.json").read_text())["fields"]) == 2
 
 
+@pytest.mark.long
+def test_a_recipes_report_probes_it_whatever_its_scorers_are(tmp_path: Path) -> None:
+    flags = ["--set", "reward.default_scorer=sql_result", "--strategies", "0", "--no-flips", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "sql_agent", "judge-report", "--recipe", "smoke_cpu", *flags]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "a constant" in done.stdout and "right answers refused" in done.stdout
+
+
 def test_the_runs_own_database_is_left_as_it_is(context: ScoringContext) -> None:
     assert context.databases
     before = len(context.databases.workers.idle)
