@@ -56,6 +56,11 @@ SOURCES = [
 ]
 
 
+def untyped(**given: Any) -> Any:
+    """What a caller without types may give."""
+    return given
+
+
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: type(source).__name__)
 def test_rows_in_any_form_are_a_data_set(source: Any) -> None:
     source = list(source) if inspect.isgenerator(source) else source
@@ -109,12 +114,12 @@ def test_values_of_numpy_paths_and_dates_reach_the_configuration() -> None:
         (lambda: api.train(tools=[3]), "typed function"),
         (lambda: api.train(max_samples=0), "max_samples = 0: must be at least 1"),
         (lambda: api.train(dataset=ROWS, max_samples=-1), "max_samples = -1: must be at least 1"),
-        (lambda: api.train(max_samples="3"), "max_samples = '3': must be at least 1, a whole number"),
-        (lambda: api.load_dataset(max_samples=2.5), "max_samples = 2.5: must be at least 1, a whole number"),
-        (lambda: api.evaluate(limit="3"), "limit = '3': must be at least 0, a whole number"),
-        (lambda: api.evaluate(samples=None), "samples = None: must be at least 1"),
-        (lambda: api.train(reward=3), "reward = 3: give one function"),
-        (lambda: api.train(reward=[len, len]), r"reward = \[.*: give one function"),
+        (lambda: api.train(**untyped(max_samples="3")), "max_samples = '3': must be at least 1, a whole number"),
+        (lambda: api.load_dataset(**untyped(max_samples=2.5)), "max_samples = 2.5: must be at least 1, a whole number"),
+        (lambda: api.evaluate(**untyped(limit="3")), "limit = '3': must be at least 0, a whole number"),
+        (lambda: api.evaluate(**untyped(samples=None)), "samples = None: must be at least 1"),
+        (lambda: api.train(**untyped(reward=3)), "reward = 3: give one function"),
+        (lambda: api.train(**untyped(reward=[len, len])), r"reward = \[.*: give one function"),
         (lambda: api.train(reward=lambda completions: [1.0]), "end its parameters with"),
         (lambda: api.train(reward=lambda completions, answer: [1.0]), "unexpected keyword argument 'id'"),
         (lambda: api.sft("no_such_recipe"), "no such recipe"),
