@@ -157,7 +157,7 @@ def judge_report(
     \b
     agentgrpo judge-report                          the bundled answers; the LLM judge where TEACHER_* is set
     agentgrpo judge-report --items my.jsonl --strategies 0
-    agentgrpo judge-report --recipe shop_agent      and what answers that know nothing earn; no LLM judge is asked
+    agentgrpo judge-report --recipe shop_agent      and what answers that know nothing earn (offline)
     agentgrpo judge-report --recipe shop_agent --probe 20      that alone, on so many of its questions, with any judge
 
     The last line is `report: FOLDER`. Status 1: some items could not be scored.
