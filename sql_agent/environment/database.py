@@ -43,7 +43,7 @@ SERVER_GRACE_S = 2.0  # a server ends its statements itself
 N_FULL = N_SHORT = 4  # workers that run queries to their limit, and workers for short runs
 SHORT_RUN = 0.05  # of the limit, for a query that finds half of the workers taken
 LONGEST_WAIT = 20  # limits; the last of 64 endless queries waits for 15
-MOST_REFERENCES = 256  # whose results are kept
+MOST_REFERENCES, MOST_CELLS = 256, 2000  # whose results are kept, and of how many cells
 Signature = tuple[int, int, int, int]
 
 
@@ -190,10 +190,11 @@ class Database(AbstractContextManager["Database"]):
             return QueryResult(error=str(exc))
 
     async def reference(self, sql: str) -> QueryResult:
-        """`query` of what each rollout of a question is compared with: found once, and kept for the others."""
+        """`query` of what each rollout of a question is compared with: found once, and a short result of a file, which
+        stays as it is, kept for the others."""
         if (found := self._references.pop(sql, None)) is None:
             found = await self.query(sql)
-        if found.ok:
+        if found.ok and isinstance(self.path, Path) and len(found.columns) * len(found.rows) <= MOST_CELLS:
             self._references[sql] = found  # as the newest
             if len(self._references) > MOST_REFERENCES:
                 self._references.pop(next(iter(self._references)), None)

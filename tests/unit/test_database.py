@@ -176,6 +176,7 @@ def test_a_hint_is_for_the_statement_and_not_for_its_texts(database: Database) -
 
 def test_a_reference_is_found_once_and_an_error_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sql_agent.environment.database.MOST_REFERENCES", 2)
+    monkeypatch.setattr("sql_agent.environment.database.MOST_CELLS", 2)
     asked: list[object] = []
     with open_database(path) as database:
         query = database.query
@@ -188,7 +189,10 @@ def test_a_reference_is_found_once_and_an_error_again(path: Path, monkeypatch: p
         for sql in ("SELECT 1", "SELECT 2", "SELECT 1", "SELECT nocolumn", "SELECT nocolumn", "SELECT 3", "SELECT 1"):
             asyncio.run(database.reference(sql))
         asyncio.run(database.reference("SELECT 2"))  # had been asked for least lately
-    assert asked == ["SELECT 1", "SELECT 2", "SELECT nocolumn", "SELECT nocolumn", "SELECT 3", "SELECT 2"]
+        asyncio.run(database.reference("SELECT 1, 2, 3"))  # too much to keep
+        asyncio.run(database.reference("SELECT 1, 2, 3"))
+    asked_again = ["SELECT 2", "SELECT 1, 2, 3", "SELECT 1, 2, 3"]
+    assert asked == ["SELECT 1", "SELECT 2", "SELECT nocolumn", "SELECT nocolumn", "SELECT 3", *asked_again]
 
 
 # --- results
