@@ -28,13 +28,10 @@ def names_of(question: str, reference: str, record: Record, cells: Sequence[Cell
     closed = Lexicon(CLOSED)
     naming = Lexicon(part for part in parts(question) if closed.read(part)[1])
     names = labelled(_under_names(reference, naming), record, naming, facts)
-    told, asked = {fact.section for fact in facts}, Names()
-    if cells:
-        asked = compared(question, cells, facts, {item for items in record for _, item in items})
-    if len({cell.row for cell in cells}) > 1 and told <= frozenset[int]().union(*asked.values()):
-        names = asked  # the question calls all of them
-    elif len({frozenset(name for name in names if n in names[name]) for n in told}) < len(told):
-        names = asked | names
+    told_apart = {frozenset(name for name in names if fact.section in names[name]) for fact in facts}
+    if cells and len(told_apart) < len({fact.section for fact in facts}):
+        known = {item for items in record for _, item in items}
+        names = compared(question, cells, facts, known) | names
     names = _names_by_row(question, cells) | names
     names = _names_by_column(question, cells, names, facts) | _names_by_relation(question, names) | names
     return _names_by_order(question, cells, record, names) | names
