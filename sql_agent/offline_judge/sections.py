@@ -79,21 +79,15 @@ class Fact:
 
 
 def labelled(told: Sequence[Item], record: Record, asked: Lexicon, facts: Sequence[Fact]) -> Names:
-    """Each section is called as the reference calls what it has most of, and nothing of another section."""
+    """Each section is called as the reference calls what it has most of."""
     labels = {one: [p for run in runs(one, asked) for p in parts(run) if asked.read(p)[0]] for one, _ in told}
     called: dict[int, list[str]] = {}
     taken: set[str] = set()
-    times = Counter(item for items in record for item in {item for _, item in items})
-    own = {item: n for n, items in enumerate(record) for _, item in items if times[item] == 1}
-    of: dict[str, set[int]] = {}  # the sections of which a run is told
-    for label, item in told:
-        for run in labels[label] if item in own else ():
-            of.setdefault(run, set()).add(own[item])
     for n in sorted({fact.section for fact in facts}):
         has = Counter(label for label, item in told if item in {item for _, item in record[n]})
         label = max(labels, key=lambda one: (has[one], one not in taken), default="")
         taken.add(label)
-        called[n] = [run for run in labels[label] if of.get(run, {n}) == {n}] if has[label] else []
+        called[n] = labels[label] if has[label] else []
     return _names(called)
 
 
