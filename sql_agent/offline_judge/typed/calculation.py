@@ -37,11 +37,11 @@ MAX_TERMS, MAX_FACTORS, FEW = 12, 3, 20  # what is few may be a sum by chance
 def explained(said: str, value: float, own: Set[str]) -> frozenset[str]:
     """The numbers that lead to a value; those of the question's `own` only as terms."""
     results = [float(result) for result in RESULT.findall(said)]
-    if results and all(abs(result - abs(value)) > CLOSE * abs(value) for result in [*results, sum(results)]):
+    if results and all(abs(result - abs(value)) > CLOSE * abs(value) for result in results):
         return frozenset()  # 50 - 38 = 12 is no way to 38
     numbers = [number.lstrip("-") for number in VALUE.findall(said) if NUMBER.fullmatch(number)]
     new = [number for number in numbers if number not in own]
-    if len(new) > 1 and value > FEW and any(is_same(sum(terms), value) for terms in (map(float, new), results)):
+    if len(new) > 1 and value > FEW and is_same(sum(map(float, new)), value):
         return frozenset(new)
     for terms in (new, numbers, *map(NUMBER.findall, CHAIN.findall(said))):
         is_told, amounts = CALCULATES.search(said) is not None, [*map(float, terms)]

@@ -112,15 +112,14 @@ def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerT
     values = [_untitled(plain(cell.text)) for cell in wanted]
     if kind == "yes_no" and (stated := _stated(question, wanted)) is not None:
         return Truth(kind, ("yes" if stated else "no",), tuple(map(tuple, rows.values())), columns)
-    is_open = kind == "number" and bool(cells) and all(cell.column for cell in cells)  # 5 of "below 5 percent" too
-    values = [value for value in values if kind == "yes_no" or is_open or spell(value) not in asked]
+    values = [value for value in values if kind == "yes_no" or spell(value) not in asked]
     said = spell(plain(reference))
     if not values or (reference and not all(spell(value) in said for value in values)):
         texts = _split(reference) if kind in ("list", "set") else [plain(reference)]
         values, rows = [_untitled(text) for text in texts if text], {}
     if kind == "yes_no":
         values = [_yes_or_no(value) for value in values if value in {*YES_WORDS, *NO_WORDS, *FLAGS}]
-    elif not is_open and any(spell(value) in asked for value in values):
+    elif any(spell(value) in asked for value in values):
         return None
     fits = {"number": NUMBER.match, "date": DATE.fullmatch}.get(kind, bool)
     if not values or not all(map(fits, values)) or (kind not in ("list", "set") and len({*values}) > 1):
