@@ -10,12 +10,12 @@ processes. Every try is paid from the run's budget.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from weakref import WeakKeyDictionary
 
 from reward_client.client import ChatReply, JudgeBadRequest, JudgeBusy, JudgeNoCompletion, post_chat
 from reward_client.errors import JudgeFault, JudgeRejected, JudgeUnparsable, JudgeUnreachable
@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 FIRST_COOL_DOWN_S, MAX_COOL_DOWN_S = 10.0, 160.0
 MAX_BLOCK_S = 3600.0  # a Retry-After of days, meant or not, is looked into again
 BEHIND_S = 0.05  # a bucket may catch up on so much of a late wake-up
+_of_loop: WeakKeyDictionary[
+    asyncio.AbstractEventLoop, dict[tuple[str, int], tuple[asyncio.Semaphore, asyncio.Lock]]
+] = WeakKeyDictionary()  # an entry goes with its loop
 AGAIN = (JudgeUnreachable, JudgeUnparsable, JudgeRejected)  # faults that allow another try
 
 
@@ -52,10 +55,10 @@ class _Known:
             self.cool_down_s = self.cool_until_s = 0.0
 
 
-@functools.lru_cache(maxsize=64)
-def _places(_loop: asyncio.AbstractEventLoop, _endpoint: str, n: int) -> tuple[asyncio.Semaphore, asyncio.Lock]:
-    """The places at an endpoint, and what the one that waits for its turn holds."""
-    return asyncio.Semaphore(n), asyncio.Lock()
+def _places(endpoint: str, n: int) -> tuple[asyncio.Semaphore, asyncio.Lock]:
+    """The places at an endpoint in the running event loop, and what the one that waits for its turn holds."""
+    of_loop = _of_loop.setdefault(asyncio.get_running_loop(), {})
+    return of_loop.setdefault((endpoint, n), (asyncio.Semaphore(n), asyncio.Lock()))
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Chain:
         while True:
             endpoint, left_s = way.left[0], way.left_s
             known = self.known[endpoint.id]
-            places, pacing = _places(asyncio.get_running_loop(), endpoint.id, self.concurrency)
+            places, pacing = _places(endpoint.id, self.concurrency)
             async with places:
                 try:
                     async with pacing:

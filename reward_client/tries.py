@@ -40,7 +40,7 @@ class Tries[E]:
 
     def pause_s(self, fault: JudgeFault) -> float | None:
         """Seconds until the next try, of the first of `left`; None where nobody is left, or no try."""
-        jitter_s = random.uniform(0, min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0**self._n_tries))
+        jitter_s = random.uniform(0, min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._n_tries, 10)))
         self._n_tries += 1
         here, *others = self.left
         if isinstance(fault, JudgeRejected):

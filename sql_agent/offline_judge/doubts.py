@@ -209,7 +209,7 @@ FORMULAS = re.compile(  # that deny or doubt nothing of the thing
     |\b(?:can|could|may)\ (?:i|we)\b|\b(?:i|we)\ (?:can|could)\b|\byou\ ?(?:will|ll|can)\ (?:find|see|read)\b
     |\bafter\ (?=(?:that|this|which|an?|my|your|some|running|looking|checking|searching|reading)\b)
     |\bselect\ ?[\w ,.*]{{1,80}}?\ ?from\ \w+(?:\ where\ \w+\ ?=)?
-    |(?<![a-z\d_])[a-z]+(?:_[a-z\d]+)*(?=表|库|字段)|(?<!\w)[a-z]+(?:_[a-z\d]+)+(?:(?=列|的|中)|(?!\w)(?:\.\w+)?)""",
+    |(?<![a-z\d_])[a-z]+(?:_[a-z\d]+)+(?:(?=表|库|字段|列|的|中)|(?!\w)(?:\.\w+)?)""",
     re.VERBOSE,
 )
 PERSONAL = re.compile(r"\b(?:i|me|my|we|us|our|please|just|if you|should you|would you)\b|我|本人|请|祝|您")

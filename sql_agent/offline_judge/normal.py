@@ -66,11 +66,13 @@ ENTITY = re.compile(r"(&#)0*([0-9]{8})[0-9]*")  # of no character, and longer th
 # Tags by name, so that "<90" is none; what is struck through or not shown is not as if it were plain.
 ATTRIBUTES = r"(?![^<>]*(?:line-through|display:\s*none))(?:\s[^<>]*)?/?>"
 INLINE = re.compile(
-    rf"</?(?:span|b|strong|i|em|u|sup|sub|font|a|code|kbd|samp|var|tt|mark|small|big|q|cite|abbr|label){ATTRIBUTES}|<!--(?:(?!<!--).)*?-->",
+    rf"</?(?:span|b|strong|i|em|u|sup|sub|font|a|code|kbd|samp|var|tt|mark|small|big|q|cite|abbr|label){ATTRIBUTES}"
+    r"|<!--(?:(?!<!--).)*?-->",
     re.I | re.S,
 )
 BLOCK = re.compile(
-    rf"</?(?:p|div|br|li|ul|ol|d[ltd]|tr|t[dh]|table|thead|tbody|h[1-6]|hr|section|pre|center|img|article|aside|header|footer|main|nav|blockquote|figure|figcaption|caption|colgroup|col|tfoot){ATTRIBUTES}",
+    r"</?(?:p|div|br|li|ul|ol|d[ltd]|tr|t[dh]|table|thead|tbody|tfoot|col|colgroup|caption|h[1-6]|hr|section|article|aside"
+    rf"|header|footer|main|nav|blockquote|figure|figcaption|pre|center|img){ATTRIBUTES}",
     re.I,
 )
 UNSEEN = re.compile(  # what a page strikes through or does not show, with its tags; a comment is one too

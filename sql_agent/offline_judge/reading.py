@@ -360,8 +360,9 @@ class Reading:
         if not mine and self._is_beside(word, named):
             return
         self._is_misplaced |= not mine
-        for name in self._named if mine else ():
-            name.told_until = self._place[1] if name.sections & sections else name.told_until
+        for name in self._named:
+            if mine and name.sections & sections:
+                name.told_until = self._place[1]
         if tells:
             self._tell(word, mine)
         free = FREE_MENTIONS if len(self._exam.facts) > 1 else ALONE_MENTIONS

@@ -52,6 +52,13 @@ def test_a_fact_right_behind_another_columns_name_is_a_lie(answer: str) -> None:
     assert _value("洛贝散的贮藏和有效期是什么？", answer, PUMP) <= 0.1
 
 
+def test_only_a_name_of_data_is_free_before_its_kind() -> None:
+    question, quote = "洛贝散的性状是什么？", "灰色粉末，无味。"
+    assert _value(question, f"我查询了drug_info表：{quote}", PUMP) >= 0.9
+    for word in ("fake", "wrong", "not", "hoax"):
+        assert _value(question, f"以下来自{word}表：{quote}", PUMP) < CAP, word
+
+
 def test_tags_of_code_are_layout_and_things_may_come_in_any_order() -> None:
     question = "What is the voltage of the Aldra and the Brontis, and how are they cleaned?"
     told = "{}: lamp_v is 24 volts; it may rise to 26 volts. Wipe with a dry cloth once a month.\n\n"
