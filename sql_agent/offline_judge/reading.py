@@ -39,6 +39,7 @@ UNDER = re.compile(r"([^:|;,、。\n]+)(?::\s*|\n| ?\| ?)$")  # a label before a
 COUNTED = re.compile(r"(?<![\w.#-])(?!1\D)\d[\d.-]*[\u4e00-\u9fff]")  # a number and its unit; 1 is any word's (一般)
 EVERY = re.compile(r"[都均皆]|\b(?:both|all|each|every)\b")  # of several things
 FIELD = re.compile(r"1?(?:字段|栏|列)| (?:column|field)\b")  # behind a column's name
+IN_TURN = re.compile(r"分别|依次|\brespectively\b|\bin (?:that|this) order\b")
 FREE_MENTIONS = 2  # a summary may repeat what was said
 ALONE_MENTIONS = 4  # and a thing's name, where that is all that is asked, stands in headings too
 ALLOWS = "not allowed permitted possible recommended required needed necessary suitable can do don t"
@@ -401,9 +402,11 @@ class Reading:
             self._told.append((word, frozenset(facts)))
 
     def _quote_unnamed(self, facts: Sequence[int]) -> None:
-        """Facts without a name: of several rows as they are asked for, one after the other, or anyhow."""
+        """Facts without a name: as they are asked for, one after the other, or anyhow; columns of one row anyhow unless
+        the answer counts on their order."""
         sections = {i: self._exam.facts[i].section for i in facts}
-        is_in_order = self._is_of_one_row or max(sections.values()) >= self._reached
+        is_told_apart = self._is_of_one_row and not IN_TURN.search(self._text)  # columns by what they say
+        is_in_order = is_told_apart or max(sections.values()) >= self._reached
         credit = IN_ORDER if is_in_order else OUT_OF_ORDER
         if len(set(sections.values())) == 1:
             self._reached = max(self._reached, *sections.values())

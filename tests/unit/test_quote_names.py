@@ -52,6 +52,12 @@ def test_a_fact_right_behind_another_columns_name_is_a_lie(answer: str) -> None:
     assert _value("洛贝散的贮藏和有效期是什么？", answer, PUMP) <= 0.1
 
 
+def test_an_answer_that_counts_on_the_order_keeps_it() -> None:
+    question = "洛贝散的贮藏和有效期分别是什么？"
+    assert _value(question, "分别是密封，置干燥处；18个月。", PUMP) >= 0.9
+    assert _value(question, "分别是18个月；密封，置干燥处。", PUMP) < 0.9
+
+
 def test_only_a_name_of_data_is_free_before_its_kind() -> None:
     question, quote = "洛贝散的性状是什么？", "灰色粉末，无味。"
     assert _value(question, f"我查询了drug_info表：{quote}", PUMP) >= 0.9

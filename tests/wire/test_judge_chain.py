@@ -29,7 +29,8 @@ from reward_client import (
     Verdict,
     chain,
 )
-from reward_client.client import JudgeBadRequest
+from reward_client.client import JudgeBadRequest, JudgeBusy
+from reward_client.tries import Tries
 from sql_agent.testing.server import (
     HANG,
     RESET,
@@ -507,3 +508,9 @@ def test_a_kept_reply_that_is_not_read_any_more_is_asked_for_anew_and_counted(tm
         again, after = (grade(judge)[0] for _ in range(2))
         assert len(server.requests) == 2 and again.overall == after.overall == first.overall
         assert (again.usage.calls, again.cached, after.usage.calls, after.cached) == (1, False, 0, True)
+
+
+def test_a_busy_server_that_names_its_time_may_be_asked_as_often_as_the_time_allows() -> None:
+    tries = Tries(["one"], timeout_s=1e6, attempts=2)
+    pauses = [tries.pause_s(JudgeBusy("busy", 1.0)) for _ in range(1100)]
+    assert all(pause is not None and 1 <= pause < 2 for pause in pauses)
