@@ -166,8 +166,15 @@ class GrpoTrainer:
             names = ", ".join(self.line.dropped)
             texts = [*texts, f"rollouts in flight at the checkpoint are dropped, and asked again: {names}"]
             self.line.dropped = []
-        about = {"counts": daemon.stats, "rows": daemon.rollouts.rows, "batched": daemon.batched}
-        notes.trained(self.step, metrics, updated=updated, warnings=texts, **about)
+        notes.trained(
+            self.step,
+            metrics,
+            counts=daemon.stats,
+            rows=daemon.rollouts.rows,
+            batched=daemon.batched,
+            updated=updated,
+            warnings=texts,
+        )
 
     def _validate(self) -> float:
         """The mean reward of the validation questions."""
