@@ -375,11 +375,10 @@ class Reading:
             self._credit |= dict.fromkeys(mine, 1.0)
 
     def _is_past(self, name: _Name) -> bool:
-        """Whether a column's name, in one line with its fact, ends with that fact's sentence."""
-        if name.told_until is None or self._is_of_row(name.sections):
+        """Whether a column's name, in one line with its fact, ends with that fact's sentence or line."""
+        if name.told_until is None or self._is_of_row(name.sections) or "\n" in self._text[name.at : name.told_until]:
             return False
-        is_in_line = "\n" not in self._text[name.at : self._place[0]]
-        return is_in_line and SENTENCE_END.search(self._text, name.told_until, self._place[0]) is not None
+        return SENTENCE_END.search(self._text, name.told_until, self._place[0]) is not None
 
     def _is_beside(self, word: str, named: frozenset[int] | None) -> bool:
         """Whether the thing that is named says that too, of which it is not asked."""
