@@ -25,7 +25,8 @@ DOUBTS_ZH = r"""
 DOUBTS_EN = r"""
 or|above|below|before|after|either|one of|whether
 may ?be|perhaps|possibl[ey]|probabl[ey]|presumabl[ey]|suppos\w*|alleged\w*|apparently
-seeming\w*|conceivabl[ey]|likely|unlikely|might|may|could|about|around|approximate\w*|approx|roughly|nearly|almost
+seeming\w*|conceivabl[ey]|likely|unlikely|might|may(?! \d)(?:(?<!\d may)|(?= [a-z]))|could
+about|around|approximate\w*|approx|roughly|nearly|almost
 circa|over|under|(?:more|less|fewer|other|rather) than|more or less|at (?:least|most)|between|somewhere|close to
 (?<!add )(?<!adds )(?<!got )up to|unsure|uncertain|guess\w*|some say
 estimate[sd]?|assum\w*|suspect\w*|thinks?|thought|believe\w*|reckon|imagin\w*|remember\w*|recall\w*|memory|opinion|seem\w*

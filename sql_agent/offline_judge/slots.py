@@ -24,6 +24,7 @@ from sql_agent.words.meanings import (
     is_measure,
     is_opposite,
     n_senses,
+    one_sense,
     same_meaning,
 )
 
@@ -144,6 +145,7 @@ def opposites(asked: str, said: str) -> list[tuple[int, int, str]]:
         if stem(one) not in had
         and not said[:start].endswith(LESS)
         and (gone := [word for word in lost if is_opposite(word, one)])
+        and not any(one_sense(word, one) for *_, word in asks)  # low: the lowest
     ]
 
 

@@ -316,20 +316,20 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
     told = [one for one in written(part, language) if one.kind != "text"]
     right, parts = ([one.value for one in told if one.why == why] for why in ("right", "part"))
     lies = [one.value for one in told if one.why not in ("right", "part")]
-    shares = {"reworded en": 0.96, "reworded zh": 0.89, "against club en": 0.83, "against club zh": 0.9}
+    shares = {"reworded en": 0.96, "against club en": 0.83, "against club zh": 0.9}
     shares |= {"held fields zh": 0.9, "held turbine zh": 0.95, "held loyalty zh": 0.83, "held market en": 0.98}
     shares |= {"held observatory zh": 0.96, "held ferry en": 0.92, "held ferry zh": 0.95}
-    shares |= {"clinic en": 0.74, "clinic zh": 0.78, "held clinic en": 0.77, "held clinic zh": 0.74}
-    shares |= {"depot en": 0.79, "depot zh": 0.87, "held depot en": 0.7, "held depot zh": 0.73}
+    shares |= {"clinic en": 0.76, "clinic zh": 0.84, "held clinic en": 0.8, "held clinic zh": 0.75}
+    shares |= {"depot en": 0.79, "depot zh": 0.87, "held depot en": 0.73, "held depot zh": 0.74}
     shares |= {"harbour en": 0.89, "harbour zh": 0.86, "held harbour en": 0.83, "held harbour zh": 0.85}
     shares |= {"columns en": 0.94, "columns zh": 0.92, "held columns en": 0.9, "held columns zh": 0.91}
-    shares |= {"winery zh": 0.92, "held winery en": 0.91, "held winery zh": 0.91}
+    shares |= {"winery zh": 0.92, "held winery en": 0.92, "held winery zh": 0.91}
     shares |= {"held tramway en": 0.85, "held tramway zh": 0.94}
-    shares |= {"auction en": 0.9, "auction zh": 0.95, "held auction en": 0.86, "held auction zh": 0.87}
-    shares |= {"foundry en": 0.85, "held foundry en": 0.81, "held foundry zh": 0.87}
-    shares |= {"hopfarm en": 0.7, "hopfarm zh": 0.82, "held hopfarm en": 0.78, "held hopfarm zh": 0.77}
+    shares |= {"auction en": 0.91, "auction zh": 0.95, "held auction en": 0.92, "held auction zh": 0.9}
+    shares |= {"foundry en": 0.87, "held foundry en": 0.84, "held foundry zh": 0.88}
+    shares |= {"hopfarm en": 0.87, "held hopfarm en": 0.81, "held hopfarm zh": 0.78}
     shares |= {"gauge en": 0.94, "gauge zh": 0.97, "held gauge en": 0.8}
-    shares |= {"kennel en": 0.88, "kennel zh": 0.9, "held kennel en": 0.73, "held kennel zh": 0.79}
+    shares |= {"kennel en": 0.88, "kennel zh": 0.9, "held kennel en": 0.74, "held kennel zh": 0.79}
     paid = shares.get(f"{part} {language}", 0.93)
     assert sum(value >= 0.9 for value in right) >= paid * len(right)
     floors = {
@@ -349,7 +349,7 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
         "clinic en": 0.95,
         "held clinic en": 0.9,
         "held clinic zh": 0.93,
-        "depot zh": 0.93,
+        "depot zh": 0.94,
         "held depot en": 0.91,
         "held depot zh": 0.9,
         "held harbour zh": 0.9,
@@ -378,6 +378,8 @@ HIKE, HEIGHT, BUILT = (
     "When was the Alder hut built?",
 )
 WARDEN, IS_OPEN = "Who is the warden of the Alder hut?", "Is the Alder hut open in May?"
+STEEP, MARKER = "How many trails are steeper than 5 %?", "Which marker is the lowest?"
+CLOSED_ZH = "哪座山屋还没修？"
 COUNT_ZH, WARDEN_ZH, BUILT_ZH = "报名的有多少人？", "赤杨山屋由谁管理？", "赤杨山屋是哪天建成的？"
 
 
@@ -426,6 +428,18 @@ COUNT_ZH, WARDEN_ZH, BUILT_ZH = "报名的有多少人？", "赤杨山屋由谁�
         ("哪个季度的客人最多？", "Q3", "第三季度的客人最多。", 1),
         ("In which month did most guests come?", "1", "Most guests came in January.", 1),
         ("Do all huts have a stove?", "Y", "Yes, all huts have a stove.", 1),
+        (STEEP, "5", "5 trails are steeper than 5 %.", 1),
+        (STEEP, "5", "9 trails are steeper than 5 %.", 0),
+        (STEEP, "5", "Which trails are steeper than 5 % is not known.", 0),
+        (MARKER, "M-3", "M-3 (88.9 km from the pass).", 1),
+        (MARKER, "M-3", "M-3 (M-4 as well).", 0),
+        ("Which gate?", "7A", "Gate 7A.", 1),
+        ("Which gate?", "7A", "Gate 7B.", 0),
+        ("Which gate?", "7A", "The gate is K9D; 7A is the old one.", 0),
+        ("Which colour?", "#6bcefb", "#6dd452", 0),
+        ("When does the hut open?", "13:29:17", "13:29:17 or 10:41:27", 0),
+        (CLOSED_ZH, "周野山屋", "还没修好的有一座：周野山屋。", 1),
+        (CLOSED_ZH, "周野山屋", "没有找到：周野山屋。", 0),
     ],
 )
 def test_what_is_told_beside_a_value_is_free_where_it_is_no_other_answer(

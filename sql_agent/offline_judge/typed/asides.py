@@ -19,7 +19,7 @@ from sql_agent.offline_judge.slots import COMMON, stem, terms
 from sql_agent.offline_judge.typed.calculation import VALUE, without_numbers
 from sql_agent.offline_judge.typed.doubted import denials, new_doubts
 from sql_agent.offline_judge.typed.sentences import lexicon_of, overwritten
-from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number
+from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number, numbered
 from sql_agent.offline_judge.values import DATE, NUMBER, TIME, plain
 from sql_agent.words.meanings import is_chinese_verb
 
@@ -214,9 +214,9 @@ def _is_aside(piece: Piece, value: Sought, *, is_after: bool) -> bool:
     if denials(said):
         return False
     if piece.is_inner and is_after and value.is_named:
-        return not value.has_digit or not re.search(r"\d", said)
+        return not any(map(value.is_alike, numbered(said)))
     if value.kind in ("list", "set"):
-        return bool(COUNT.fullmatch(said.strip())) and not value.has_digit
+        return bool(COUNT.fullmatch(said.strip())) and not any(map(value.is_alike, numbered(said)))
     if value.kind == "date":
         return not MOMENT.search(said)
     if value.kind == "name":
@@ -241,10 +241,10 @@ def _is_of_another(raw: str, said: str, value: Sought) -> bool:
 
 def _is_about_name(piece: Piece, said: str, told: str, value: Sought) -> bool:
     """Whether a piece tells more of a name, and no other."""
-    numbered = (token[0] for token in tokens(said) if re.search(r"\d", token[0]))
-    if value.has_digit and not all(map(NUMBER.fullmatch, numbered)):
+    alike = [*filter(value.is_alike, numbered(said))]
+    if not all(map(NUMBER.fullmatch, alike)):
         return False
-    if not value.has_digit and (COUNT.fullmatch(said) or WHEN.fullmatch(told)):
+    if not alike and (COUNT.fullmatch(said) or WHEN.fullmatch(told)):
         return True
     if SECOND.search(said) and value.is_superlative:
         return True

@@ -26,7 +26,7 @@ CHAIN = re.compile(r"(?<![\d.])\d[\d.]{0,15}(?: ?\+ ?\d[\d.]{0,15})+")
 RESULT = re.compile(r"\d ?= ?(\d{1,15}(?:\.\d{1,15})?)(?![\d.]| ?[-+−*×/÷] ?\d)")  # of a calculation
 AGAIN = re.compile(  # an amount, perhaps a rough one
     r"(?P<about>(?:\b(?:or|about|around|approximately|roughly|nearly|almost|(?:just |a little )?(?:over|under)) "
-    r"|(?:[约近合]|大概) ?)*)(?:[a-z]{3} (?=\d)|[$€£¥])?(?P<number>(?<![\d.:-])\d+(?:\.\d+)?)(?![\d:-]|\.\d)"
+    r"|(?:[约近合]|大概) ?)*)(?:[a-z]{3} (?=\d)|[$€£¥])?(?P<number>(?<![\d.:-])\d+(?:\.\d+)?)(?![\d:-]|\.\d|[a-z]\d)"
     rf"(?: ?(?P<unit>{NAMES})(?![a-z]))?"
 )
 SAME, SAME_IN_UNIT = 1e-5, 0.03  # shares of a number
@@ -37,11 +37,11 @@ MAX_TERMS, MAX_FACTORS, FEW = 12, 3, 20  # what is few may be a sum by chance
 def explained(said: str, value: float, own: Set[str]) -> frozenset[str]:
     """The numbers that lead to a value; those of the question's `own` only as terms."""
     results = [float(result) for result in RESULT.findall(said)]
-    if results and all(abs(result - abs(value)) > CLOSE * abs(value) for result in results):
+    if results and all(abs(result - abs(value)) > CLOSE * abs(value) for result in [*results, sum(results)]):
         return frozenset()  # 50 - 38 = 12 is no way to 38
     numbers = [number.lstrip("-") for number in VALUE.findall(said) if NUMBER.fullmatch(number)]
     new = [number for number in numbers if number not in own]
-    if len(new) > 1 and value > FEW and is_same(sum(map(float, new)), value):
+    if len(new) > 1 and value > FEW and any(is_same(sum(terms), value) for terms in (map(float, new), results)):
         return frozenset(new)
     for terms in (new, numbers, *map(NUMBER.findall, CHAIN.findall(said))):
         is_told, amounts = CALCULATES.search(said) is not None, [*map(float, terms)]

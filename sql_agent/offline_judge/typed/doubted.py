@@ -18,6 +18,7 @@ LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut|yet to)\b|[缺闭
 DENIED_WORD = re.compile(
     r"(?:[不没未无]有?|\b(?:not?|without|never) (?:(?:have|had|been|be|an?|any|the) )*)([\u4e00-\u9fff]{2}|[a-z]{3,})"
 )
+DENIED_SIGN = re.compile("[不没未无]有?([\u4e00-\u9fff])")
 DENIED_VALUE = re.compile(r"\b(?:not|never) (?:[a-z]+ly )?(?:(?:the|an?|on|in|by|at|for) )*#|(?:不是|并非|[不非没])#")
 OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
 SENTENCE_END = re.compile(r"[.。!;\n]|,(?=[^\x00-\x7f])")
@@ -96,7 +97,7 @@ class Doubts:
     def are_in(self, clause: str) -> bool:
         clause = self._without_words(NO_OTHERS.sub(" ", clause))
         clause = self._without_bounds(_without_limits(clause, self._question))
-        if self._denies(clause) or self._is_of_another(clause) or self._is_change(clause):
+        if self._denies(clause) or self._is_of_another(clause):
             return True
         clause = OR.sub("# #", clause.replace("not find", "")) if self._is_negative else clause
         return bool({*DOUBTS.findall(clause)} - (set() if AT_VALUE.search(clause) else NEAR) - self._own)
@@ -113,11 +114,12 @@ class Doubts:
         """Of who lacks one, "have no room" is an answer; without a value or that word a denial denies the answer."""
         if not self._is_negative:
             return bool({*denials(clause)} - self._own)
-        speaks_of_it = "#" in clause or any(stem(word) in clause for word in self._denied_words)
+        denied = [*map(stem, self._denied_words), *DENIED_SIGN.findall(clause)]
+        speaks_of_it = "#" in clause or any(word in clause and word in self._question for word in denied)
         return bool(DENIALS.search(clause)) and not (speaks_of_it and not DENIED_VALUE.search(clause))
 
     def _is_of_another(self, clause: str) -> bool:
-        """Whether it is somebody of the value's, the deputy, the second, or a share where a number is asked for."""
+        """Whether it is somebody of the value's, the second, a share of what is counted, or what a number grew by."""
         persons = {stem(word) for words in OF_VALUE.findall(clause) for word in words if word}
         if self._truth.kind == "name" and not persons <= content_of(self._question):
             return True
@@ -125,13 +127,10 @@ class Doubts:
             return True
         if "# percent" in clause and COUNTS.search(self._question):
             return True
+        if self._truth.kind == "number" and CHANGE.search(clause) and not ASKS_CHANGE.search(self._question):
+            return True
         places = {*PLACE.findall(clause)} - {*PLACE.findall(self._question)}
         return bool(places) and "#" in clause and len(self._truth.rows) == 1
-
-    def _is_change(self, clause: str) -> bool:
-        """Whether a number is told as what something grew by, and not as what it is."""
-        is_change = self._truth.kind == "number" and CHANGE.search(clause)
-        return bool(is_change) and not ASKS_CHANGE.search(self._question)
 
     def _without_bounds(self, clause: str) -> str:
         for asks, says in BOUNDS:

@@ -38,13 +38,7 @@ def forms_of(value: str, kind: AnswerType, question: str, said: str) -> list[str
     if kind == "number" and number:
         return _forms_of_number(value, number[0], question, said)
     in_full = _in_full(value, question) if number and number[0] == value else []
-    named = [
-        value,
-        *_named_shorter(value, question),
-        *_turned(value),
-        *_weekdays(value),
-        *_quarters(value),
-    ]
+    named = [value, *_named_shorter(value, question), *_turned(value), *_weekdays(value), *_quarters(value)]
     return [*named, *_dates(value, question, said), *_months(value, question), *in_full]
 
 
@@ -92,15 +86,11 @@ def _named_shorter(value: str, question: str) -> list[str]:
     forms.append(" ".join([words[0][0], *words[1:]]))
     core = " ".join(words[:-1])
     if LEGAL_FORM.fullmatch(words[-1]):
-        return [*forms, core] if _is_own(core, question) else forms
+        return forms if core in question or is_english(core) else [*forms, core]
     surname = words[-1]
     asks_person = ASKS_PERSON.search(question) is not None
     is_surname = len(surname) > 3 and surname not in question and (asks_person or not is_english(surname))
     return [*forms, surname] if is_surname else forms
-
-
-def _is_own(name: str, question: str) -> bool:
-    return name not in question and not is_english(name)
 
 
 def _turned(value: str) -> list[str]:

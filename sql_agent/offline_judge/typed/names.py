@@ -11,7 +11,7 @@ from sql_agent.offline_judge.typed.forms import DAYS, SHORT_DAYS
 from sql_agent.offline_judge.typed.sentences import COMMON
 from sql_agent.offline_judge.typed.truths import Truth
 from sql_agent.offline_judge.values import ABBREVIATED, MONTHS, plain
-from sql_agent.words.meanings import is_english
+from sql_agent.words.meanings import is_english, is_general
 
 LETTER = r"[^\W\u4e00-\u9fff]"  # of no Chinese word, or a digit
 WORD_WITHIN = re.compile(  # a line or sentence
@@ -19,10 +19,11 @@ WORD_WITHIN = re.compile(  # a line or sentence
 )
 PAIR = re.compile(rf"(?<!{LETTER})([A-Z](?:{LETTER}|-)*) (?=([A-Z](?:{LETTER}|-)*))")
 UNCASED = re.compile(rf"(?<!{LETTER})(?:[a-z]{{4,}}|[A-Z]{{4,}})(?!{LETTER}|_)")
+ADJECTIVE = re.compile(r"\b[A-Z]\w+(?: [A-Z]\w+)*(?= [a-z]{3,})")  # that qualifies what is no name: Swiss francs
 QUOTED = re.compile(r"(?<=[\w,\"”] )[\"“]([^\"“”.!?:\n]{1,40})[\"”]")  # of a sentence, no sentence itself
 CAPITALISED = re.compile(r"\b[A-Z][\w-]*")
 PARTICIPLE = re.compile(  # that opens a sentence: Sorting by ...
-    r"(?:^|(?<=[.!?:\n] ))[A-Z][a-z]{2,20}ing (?=(?:the|an?|all|by|on|for|its|their|each|every|only|\d+)\b)", re.M
+    r"(?:^|(?<=[.!?:\n] ))[A-Z][a-z]{2,}ing +(?=(?:the|an?|all|by|on|for|its|their|each|every|only|per|\d+)\b)", re.M
 )
 OF_OTHERS = re.compile(r"\b((?:in|at|of|from|on|for|under|after|before) (?:the |an? )?)(?:[A-Z][\w'’-]*[ ,]{0,2}){1,5}")
 NO_NAMES = {*DAYS, *(f"{day}s" for day in DAYS), *SHORT_DAYS, *MONTHS, *(month[:3] for month in MONTHS)}
@@ -44,6 +45,7 @@ def has_strange_name(answer: str, question: str, known: Sequence[str], *, is_bou
     familiar.update(*(spell(text).split() for text in known))
     later_words = {word for text in known for word in spell(text).split()[1:]}
     answer = QUOTED.sub(r"\1", re.sub(r"[*_`]|(?<=\w)['’](?=[A-Z])", "", answer))
+    answer = ADJECTIVE.sub(lambda word: word[0].lower() if is_general(word[0].lower()) else word[0], answer)
     answer = ABBREVIATED.sub(r"\1 ", answer)
     answer = answer if is_bound else OF_OTHERS.sub(r"\1", answer)
     words = [word for word in WORD_WITHIN.findall(answer) if word[0].isupper() and sum(map(str.isupper, word)) == 1]

@@ -23,16 +23,7 @@ from sql_agent.offline_judge.typed.exchanged_rows import are_exchanged
 from sql_agent.offline_judge.typed.forms import forms_of
 from sql_agent.offline_judge.typed.names import CAPITALISED, NO_NAMES, capitalised
 from sql_agent.offline_judge.typed.periods import without_period
-from sql_agent.offline_judge.typed.replaced import (
-    COPULA,
-    DEFINITE,
-    MIN_NAME,
-    TIMES,
-    is_alike,
-    lacks_subject,
-    renames,
-    turns_way,
-)
+from sql_agent.offline_judge.typed.replaced import COPULA, MIN_NAME, TIMES, is_alike, lacks_subject, renames, turns_way
 from sql_agent.offline_judge.typed.sentences import (
     CLAUSE_END,
     FRAME,
@@ -42,7 +33,7 @@ from sql_agent.offline_judge.typed.sentences import (
     lexicon_of,
     overwritten,
 )
-from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number
+from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number, numbered
 from sql_agent.offline_judge.typed.truths import MAX_ITEMS, Truth
 from sql_agent.offline_judge.typed.wordings import YEAR, in_asked_form
 from sql_agent.offline_judge.typed.yes_no import without_opposites
@@ -61,7 +52,9 @@ PLACE_ZH = re.compile(r"第\d{1,2}[名位]?")  # of a list
 PLACES = re.compile(r"\b(?:second|third|fourth|fifth)\b")
 ASKS_WHO_DID = re.compile(r"(?:who|which [a-z]+) ")
 IS_MOMENT = re.compile(rf"{MOMENT.pattern}|第\d|\d(?:st|nd|rd|th)\b|\d$")
+OPENS_ZH = re.compile(r"[这该本其它他她每各均都居占合共](?![外他它])")  # a sentence about what is told, and no item
 LONG_ITEM_ZH = 8  # characters; what is longer is a sentence
+CODE = re.compile(r"\d[a-z]|[a-z]-?\d")
 KIND_OF_NAME = re.compile(r"\bthe ([a-z]+) (?=[\"'“‘«]?[A-Z])")  # the planet Mars
 
 
@@ -106,12 +99,11 @@ class Reading:
         self.order = [self._value_of[spelling] for clause in clauses for *_, spelling in clause.values]
         self.spare_numbers = self._spare_numbers(marked)
         money = [" ".join(["", *MONEY.findall(text)]) for text in (raw_question, answer)]  # no part of plain numbers
+        untold = [] if truth.is_named else [one for one in clauses if not one.values and self._other_numbers(one)]
         self.is_clean = not (
             self._is_against(marked)
             or (truth.is_named and sum(map(_cites_unknown, clauses)) > 1)
-            or (
-                not truth.is_named and sum(not one.values and bool(self._other_numbers(one)) for one in clauses) >= HEAP
-            )
+            or len(untold) >= HEAP
             or is_other_kind(" ".join([self._question, *truth.columns]) + money[0], marked + money[1])
             or not all(map(self._is_clean, clauses))
         )
@@ -151,23 +143,21 @@ class Reading:
         is_of_words = truth.is_named and not any(map(NUMBER.fullmatch, truth.values))
         of_rows = {token[0] for value in beside for token in tokens(value)}
         self._of_question = {token[0] for token in tokens(self._question)}
-        self._asked, self._told = [*_numbered(self._question)], {*spell(self._all_said).split()}
+        self._asked, self._told = [*_places_of_numbers(self._question)], {*spell(self._all_said).split()}
         self._beside = {token for token in of_rows if NUMBER.fullmatch(token)}
         self._numbers = self._of_question | of_rows
         self._numbers |= {str(place) for place in range(1 if is_of_words else truth.n_values, truth.n_values + 1)}
         self._numbers |= {"1"} if self._value.is_superlative else set()  # the first one
         columns = zip(*truth.rows, strict=False) if truth.is_named and len(truth.rows) > 1 else ()
         sums = [sum(map(float, column)) for column in columns if all(map(NUMBER.fullmatch, column))]
+        is_of_numbered = is_of_words and len(truth.columns) < 2 and self._value.is_alike("1")  # 1月, 2月
+        self._may_count = truth.is_named and not is_of_numbered
         n = str(truth.n_values) if truth.is_named else "x"
         self._count = re.compile(rf"(?<=[共有这们#]){n}[^\W\d]?(?![\d.])")
         totals = "|".join(re.escape(f"{one:.15g}") for one in (len(truth.rows), *sums))
         self._total = re.compile(rf"(?<![\d.-])(?:{n}|{totals})[^\W\d]?(?![\d.-])")
 
     def _read_names(self, raw_question: str, answer: str) -> None:
-        self._has_digit = any(re.search(r"\d", value) for value in self._truth.values) and self._truth.kind != "date"
-        self._are_numbered = any(
-            re.search(r"\d", one) and not (NUMBER.fullmatch(one) or DATE.fullmatch(one)) for one in self._truth.values
-        )
         self._capitals = capitalised(answer)
         self._names = (self._capitals | capitalised(raw_question)) - NO_NAMES
         self._spare_words = frozenset(KIND_OF_NAME.findall(raw_question))
@@ -231,7 +221,7 @@ class Reading:
     def _clause(self, text: str, *, leads: bool, follows: bool) -> Clause:
         values, _ = self._values.read(text)
         marked = overwritten(text, values, "#")
-        count = self._count if values or self._are_numbered or not self._truth.is_named else self._total
+        count = self._count if values or not self._may_count else self._total
         around = count.sub(lambda count: " " * len(count[0]), marked).replace("#", " ")
         courtesy, unknown = self._known.read(around)
         unknown = [
@@ -266,26 +256,25 @@ class Reading:
         return any(is_alike(name, value) for name in names for value in self._truth.values)
 
     def _other_numbers(self, clause: Clause) -> list[str]:
-        told = [token[0] for token in tokens(clause.around) if re.search(r"\d", token[0])]
-        told = told if self._are_numbered else [one for one in told if not one[0].isalpha()]
+        told = [one for one in numbered(clause.around) if not one[0].isalpha() or self._value.is_alike(one)]
         return [one for one in told if one not in self._numbers]
 
     def _has_other_number(self, clause: Clause) -> bool:
         """Whether a clause has a number that may be the answer, or one in the place of a number of the question."""
         others, kind = self._other_numbers(clause), self._truth.kind
-        if not others or self._is_renumbered(clause):
-            return self._is_renumbered(clause)
-        if kind == "number":
+        if self._is_renumbered(clause):
+            return True
+        if kind == "number" and others:
             is_period = YEAR.search(self._question) and DATE.search(clause.around)
             rest = without_numbers(clause.around, frozenset(self._numbers | self._value.beside))
             return bool(is_period) or has_rival_number(rest, self._value)
         is_count = all(map(NUMBER.fullmatch, others)) and bool(clause.values) and not IS_MOMENT.search(clause.around)
-        return self._has_digit or (kind == "date" and not is_count)
+        return any(map(self._value.is_alike, others)) or (kind == "date" and bool(others) and not is_count)
 
     def _is_renumbered(self, clause: Clause) -> bool:
         """Whether a number stands where the question has another one: "the 2020 final" for "the 2021 final"."""
         told = {*spell(clause.text).split()} if clause.values else self._told
-        others = [place for number, place in _numbered(clause.around) if number not in self._numbers]
+        others = [place for number, place in _places_of_numbers(clause.around) if number not in self._numbers]
         asked = {place for number, place in self._asked if number not in told}
         shapes = {shape for number, (_, shape) in self._asked if number not in self._told and len(shape) > 2}
         return any(place in asked or place[1] in shapes for place in others)
@@ -294,10 +283,11 @@ class Reading:
         """Whether a clause tells its values of another thing, or one more beside them."""
         said = overwritten(clause.marked, self._columns.read(clause.marked)[0])  # a column's name is no other thing
         names = self._names | {"#"}
+        tells_row = min(len(self._truth.rows), len(self._truth.columns), len(clause.values)) > 1  # with any verb
         return bool(
             self._doubts.affirm(clause.text)
             or self._joins_unknown(clause)
-            or is_exchanged(self._question, said, self._all_said, self._spare_words)
+            or (not tells_row and is_exchanged(self._question, said, self._all_said, self._spare_words))
             or (self._names and any(is_turned(question, clause.marked, names) for question in self._questions))
         )
 
@@ -310,7 +300,7 @@ class Reading:
         """Whether a clause without a value may name another one: it has unknown words, leads to none, tells no number
         of the row, and is no source."""
         new = [token[0] for start, end in clause.unknown for token in tokens(clause.around[start:end])]
-        is_free = not self._has_digit and all(map(NUMBER.fullmatch, new))
+        is_free = all(NUMBER.fullmatch(one) and not self._value.is_alike(one) for one in new)
         if not self._truth.is_named or clause.values or not new or is_free or clause.leads:
             return False
         has_number = any(token[0] in self._beside for token in tokens(clause.around))
@@ -319,16 +309,18 @@ class Reading:
     def _is_source(self, clause: Clause) -> bool:
         """Whether a clause that tells no value says whence one is known, or what it is about: no further item."""
         if clause.text.isascii() and self._are_capitalised:
-            return not any({*clause.around[start:end].split()} & self._capitals for start, end in clause.unknown)
+            unknown = [word for start, end in clause.unknown for word in clause.around[start:end].split()]
+            return not any(word in self._capitals or CODE.search(word) for word in unknown)
         if SOURCE.search(clause.text):
             return True
         is_topic = not any(COPULA.search(clause.around[:start]) for start, _ in clause.unknown)
-        is_topic = is_topic and (not clause.follows or clause.text.startswith((*DEFINITE, "它", "他", "她")))
+        if clause.follows:
+            return is_topic and OPENS_ZH.match(clause.text) is not None
         is_long = not clause.text.isascii() and len(clause.text) > LONG_ITEM_ZH
         return is_topic and (is_long or bool(_topics(self._question) & _topics(clause.text)))
 
 
-def _numbered(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
+def _places_of_numbers(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """The numbers of a text, each with the word before it or behind it, and its shape."""
     words = ["", *spell(text).split(), ""]
     for before, number, behind in zip(words, words[1:], words[2:], strict=False):

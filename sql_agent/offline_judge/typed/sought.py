@@ -33,7 +33,7 @@ MOMENT = re.compile(
 FIRST_YEAR, NO_YEAR, ASKS_YEAR = 1900, 2100, re.compile(r"\byear\b|[哪几]1?年")
 TWO = re.compile(r"[和与跟比]|\b(?:and|between|than)\b")  # things
 PERCENT = re.compile(r"-?\d[\d.]{0,15} percent(?: of)?")
-COUNTS = re.compile(r"\b(?:how (?:many|much)|number)\b|(?:多少|几)个?([\u4e00-\u9fff]{1,3})")
+COUNTS = re.compile(r"\b(?:how (?:many|much)|number|in(?= [a-z]+s\W*$))\b|(?:多少|几)个?([\u4e00-\u9fff]{1,3})")
 WORD_BEHIND = re.compile(r" *(?:more |of (?:the )?|other )?([a-z]+|[\u4e00-\u9fff])")
 LINKS = re.compile(r"is|are|was|were|or|and|to|in|for|on|at|the|an?|as|than|but|if|with|by|from|instead|[是或和到]")
 PLURAL = re.compile(
@@ -44,7 +44,7 @@ PLURAL = re.compile(
 @dataclass(frozen=True)
 class Sought:
     """A value: its kind, and of a number what it is, its unit, which other numbers lead to it and which stand in its
-    row; `content` are the question's stems and Chinese characters, `follows` what the answer says behind values."""
+    row; `content` has stems and characters of the question, `follows` words behind values, `shapes` of names."""
 
     kind: AnswerType
     question: str
@@ -54,7 +54,7 @@ class Sought:
     unit: str
     content: frozenset[str]
     counted: frozenset[str]
-    has_digit: bool
+    shapes: frozenset[str]
     follows: frozenset[str]
     explained: frozenset[str]
     beside: frozenset[str]
@@ -67,6 +67,10 @@ class Sought:
     def is_in(self, said: str) -> bool:
         said = with_zeros(said, self.question) if self.is_zero else said
         return bool(self.forms.read(said)[0])
+
+    def is_alike(self, word: str) -> bool:
+        """Whether a word has digits as the names have: tx-4 beside tx-3, and no 88.9."""
+        return _shape(word) in self.shapes
 
     def times_in(self, raw: str) -> int:
         return len(self.forms.read(plain(raw))[0])
@@ -96,13 +100,22 @@ def sought(truth: Truth, question: str, said: str) -> Sought:
         else unit_of(question, truth.values[0], truth.columns),
         content=_content(question),
         counted=_counted(question),
-        has_digit=any(re.search(r"\d", value) for value in truth.values),
+        shapes=frozenset(map(_shape, numbered(" ".join(truth.values)) if truth.is_named else ())),
         follows=frozenset(re.findall(r"# ?([a-z]+|[\u4e00-\u9fff])", marked)),
         explained=explained(WEEKDAY_ZH.sub(" ", marked), float(number[0]), own) if number else frozenset(),
         beside=frozenset(number for row in truth.rows for cell in row for number in NUMBER.findall(cell))
         | ({"2"} if TWO.search(question) else set()),
         is_superlative=SUPERLATIVE.search(question) is not None,
     )
+
+
+def numbered(said: str) -> list[str]:
+    """The words of a text with a digit."""
+    return [token[0] for token in tokens(said) if re.search(r"\d", token[0])]
+
+
+def _shape(word: str) -> str:
+    return re.sub(r"[\d.]+", "9", re.sub("[a-z]+", "a", word))
 
 
 def _content(said: str) -> frozenset[str]:

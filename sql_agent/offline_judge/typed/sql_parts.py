@@ -29,7 +29,7 @@ CONDITION = re.compile(
     rf"(?: ?==? ?(?P<value>{LITERAL})| (?:<=?|>=?|!=|<>|LIKE) {LITERAL}"
     rf"| (?:BETWEEN|between) {LITERAL} (?:AND|and) {LITERAL})"
 )
-IDENTIFIER = re.compile(r"(?<![\w@./-])[A-Za-z][A-Za-z\d]*(?:_[A-Za-z\d]+)+(?:\.\w+)?(?![\w@/-])")
+IDENTIFIER = re.compile(r"(?<![\w@./-])[A-Za-z][A-Za-z\d]*(?:(?:_[A-Za-z\d]+)+(?:\.\w+)?|\.[a-z]{3,})(?![\w@/-])")
 
 
 def without_sql(answer: str, truth: Truth) -> str:

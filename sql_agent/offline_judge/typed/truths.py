@@ -15,6 +15,7 @@ from sql_agent.offline_judge.lexicon import spell, tokens
 from sql_agent.offline_judge.sections import ORDER, Cell
 from sql_agent.offline_judge.typed.columns import asked_for
 from sql_agent.offline_judge.typed.verdicts_of_cells import verdict_of_cells
+from sql_agent.offline_judge.units import UNITS
 from sql_agent.offline_judge.values import DATE, NUMBER, TIME, plain
 from sql_agent.records import AnswerType
 
@@ -30,6 +31,7 @@ SEPARATOR = re.compile(r"\s*(?:[,;、，；\n|]|\band\b|和|以及)\s*", re.I)
 IS_SENTENCE = re.compile(r"[:：。\n!?]|\.\s")
 SENTENCE_MARK = re.compile(r"[;；。：？！\n]|[!?:](?![!-~]|$)|(?<![!-~])[!?:]")
 MEASURE = re.compile(rf"{NUMBER.pattern}(?: percent)?(?: ?[^\W\d]{{1,9}}| ?[\u4e00-\u9fff]{{1,3}})?")
+CODE = re.compile(r"#?\d+([A-Za-z]\w*)")  # 12B, #6bcefb, or an amount: 5mg
 READ_IN_CHINESE = re.compile(rf"{NUMBER.pattern}|{DATE.pattern}|{TIME}")
 TITLED = re.compile(rf"^(?:(?:{'|'.join(title for title in TITLES.split() if title.isascii())})(?:\. ?| ))+")
 
@@ -74,7 +76,8 @@ def kind_of_cells(question: str, cells: Sequence[Cell]) -> AnswerType | Literal[
         return "list" if ORDER.search(plain(question)) else "set"
     if texts[0] in YES_WORDS | NO_WORDS or (texts[0] in FLAGS and asks_yes_no):
         return "yes_no"
-    return form_of(texts[0])
+    code = CODE.fullmatch(cells[0].text.strip())
+    return "name" if code and code[1].lower() not in UNITS and not NUMBER.fullmatch(texts[0]) else form_of(texts[0])
 
 
 def kind_of_texts(question: str, reference: str, evidence: Sequence[str]) -> AnswerType | Literal[""]:
@@ -112,14 +115,15 @@ def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerT
     values = [_untitled(plain(cell.text)) for cell in wanted]
     if kind == "yes_no" and (stated := _stated(question, wanted)) is not None:
         return Truth(kind, ("yes" if stated else "no",), tuple(map(tuple, rows.values())), columns)
-    values = [value for value in values if kind == "yes_no" or spell(value) not in asked]
+    is_open = kind == "number" and bool(cells) and all(cell.column for cell in cells)  # 5 of "below 5 percent" too
+    values = [value for value in values if kind == "yes_no" or is_open or spell(value) not in asked]
     said = spell(plain(reference))
     if not values or (reference and not all(spell(value) in said for value in values)):
         texts = _split(reference) if kind in ("list", "set") else [plain(reference)]
         values, rows = [_untitled(text) for text in texts if text], {}
     if kind == "yes_no":
         values = [_yes_or_no(value) for value in values if value in {*YES_WORDS, *NO_WORDS, *FLAGS}]
-    elif any(spell(value) in asked for value in values):
+    elif not is_open and any(spell(value) in asked for value in values):
         return None
     fits = {"number": NUMBER.match, "date": DATE.fullmatch}.get(kind, bool)
     if not values or not all(map(fits, values)) or (kind not in ("list", "set") and len({*values}) > 1):

@@ -95,7 +95,7 @@ def in_asked_form(answer: str, truth: Truth, question: str) -> str:
     said = plain(NUMBER_AT_END.sub(r"\1;", answer) if n == 1 else answer)
     if truth.values == ("0",):
         said = with_zeros(said, question)
-    said = _told_once(said, truth, question)
+    said = _told_once(_without_asked(said, first, question), truth, question)
     if truth.values == ("1",):
         said = SINGLE.sub(" 1 ", said)
     if truth.kind == "date":
@@ -106,6 +106,12 @@ def in_asked_form(answer: str, truth: Truth, question: str) -> str:
     if n == 1 and number:
         said = _as_number(said, number[0], truth, question)
     return _without_false_percent(said, first, truth, question)
+
+
+def _without_asked(said: str, number: str, question: str) -> str:
+    """A text without a value where it stands as in the question: "below 5 percent"."""
+    same = re.findall(rf"(?<![\d.-]){re.escape(number)}(?: ?[a-z]+| ?[\u4e00-\u9fff])", question)
+    return re.sub(rf"(?<![\d.-])(?:{'|'.join(map(re.escape, same))})", " ", said) if same else said
 
 
 def _told_once(said: str, truth: Truth, question: str) -> str:
