@@ -8,6 +8,8 @@ from itertools import pairwise
 
 import pytest
 from faker import Faker
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from sql_agent.offline_judge.judge import grade
 from sql_agent.offline_judge.sections import Cell
@@ -674,6 +676,20 @@ def test_what_a_cell_holds_is_a_right_answer_in_any_frame_and_another_cell_is_no
         wrong = "不是{}，是{}。 {}或{}" if is_chinese else "It is not {}. {} or {}"
         for frame in wrong.split(" " if is_chinese else ". "):
             assert earned(question, [cell], frame.format(cell, other)) <= 0.1, frame.format(cell, other)
+
+
+CLOCK = st.builds("{:02}:{:02}:{:02}".format, st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
+CODE = st.from_regex(r"[A-HKX0-9]{2,7}", fullmatch=True).filter(lambda code: re.search(r"\d", code) and code[0] != "0")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.tuples(CLOCK, CLOCK) | st.tuples(CODE, CODE))
+def test_another_code_or_time_is_another_answer(cells: tuple[str, str]) -> None:
+    cell, other = cells
+    assume(cell not in other and other not in cell)
+    for frame in ("{1}", "It is {1}.", "{0} or {1}", "{1}, not {0}"):
+        told = frame.format(cell, other)
+        assert earned("What is the entry of record 17?", [cell], told) <= 0.1, (cell, told)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in CELLS if kind not in ("mac_address", "file_name", "word")])
