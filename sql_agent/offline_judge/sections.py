@@ -34,7 +34,8 @@ JOINT = re.compile(  # stands between things that are compared
 LOOSEST = ("、", "以及", "和", "跟", "同", "与", "及")
 ORDER = re.compile(  # what is asked for has an order
     r"顺序|次序|先后|依次|排序|排列|从.{1,6}到|由.到|最[^,;。?]{1,6}的\d+|前\d+[名位大种个]"
-    r"|\b(?:(?:order|rank|sort)(?:ed)?|top|from .+ to|\w*(?:est|most)\b[^.?]* first|the \d+ (?:\w*est|most|least)"
+    r"|\b(?:in (?:[\w-]+ ){0,3}order|order(?:ed)?(?: \w+){0,3} by|order of|(?:rank|sort)(?:ed)?|top|from .+ to"
+    r"|\w*(?:est|most)\b[^.?]* first|the \d+ (?:\w*est|most|least)"
     r"|(?:start|beginn?)ing with)\b"
 )
 OF = re.compile(  # the columns stand before the things

@@ -31,7 +31,8 @@ from sql_agent.words.meanings import (
 # A bar ends a list of words that exclude one another, strokes join what is the same.
 UNITS = """
 kg/kilo/kilogram/公斤/千克 g/gram t/ton/tonne lb/pound/磅 毫克 斤/市斤 oz/ounce/盎司 | euro/eur/欧元/€
-dollar/usd/美元/$ pound/gbp/英镑/£ yuan/cny/rmb/人民币/元 yen/日元 cent | m/metre/meter/米
+dollar/usd/美元/$ pound/gbp/英镑/£ yuan/cny/rmb/人民币/元 yen/jpy/日元 franc/chf/法郎 krona/krone/sek/nok/dkk/克朗
+rupee/inr/卢比 rouble/ruble/rub/卢布 guilder/nlg/盾 peso/mxn/比索 cent | m/metre/meter/米
 km/kilometre/kilometer/公里/千米 cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里 foot/feet/英尺 |
 hectare/ha/公顷 acre/英亩 亩 | minute/min/分钟 hour/小时/h second/sec/秒 | litre/liter/l ml/millilitre/milliliter/毫升
 | per_night/a_night/nightly/每晚 per_day/a_day/each_day/every_day/daily/每天/每日 per_week/a_week/weekly/每周

@@ -60,9 +60,14 @@ LIMITS = (  # of what a question speaks of
     r"|exceed(?:s|ing|ed)?|after)|超过|[高大多长晚]于|逾|过了",
     r"\b(?:(?:less|fewer|shorter|lower|smaller|younger|earlier|cheaper) than|under|below|before)"
     r"|[低小少短早]于|不到|不足|未满",
-    r"\b(?:at least|not? (?:less|fewer|lower|younger) than|or more|from)|至少|不[低小少]于|起码",
+    r"\b(?:at least|not? (?:less|fewer|lower|younger) than|from)|至少|不[低小少]于|起码",
     r"\b(?:at most|not? more than|up to)|至多|不[高大多]于|不超过",
 )
+UNIT = r"(?: ?[a-z]+| ?[\u4e00-\u9fff]{0,2}?)"
+LIMITS_BEHIND = {
+    2: rf"{UNIT} or (?:more|above|\w+er)\b|{UNIT}及?以上",
+    3: rf"{UNIT} or (?:less|fewer|below)\b|{UNIT}[及之]?[以之][下内]",
+}
 
 
 def denials(text: str) -> list[str]:
@@ -139,7 +144,11 @@ class Doubts:
 
 
 def _without_limits(clause: str, question: str) -> str:
-    for limit in LIMITS:
-        for number in re.findall(rf"(?:{limit}) ?(\d[\d.]*)", question):
+    for n, limit in enumerate(LIMITS):
+        behind = LIMITS_BEHIND.get(n, "$^")
+        for number in re.findall(rf"(?:{limit}) ?(\d[\d.]*)", question) + re.findall(
+            rf"(\d[\d.]*)(?:{behind})", question
+        ):
             clause = re.sub(rf"(?:{limit}) ?(?={re.escape(number)}(?![\d.]))", " ", clause)
+            clause = re.sub(rf"(?<![\d.]){re.escape(number)}(?:{behind})", number, clause)
     return clause

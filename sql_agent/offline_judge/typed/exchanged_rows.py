@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.slots import SAME
 from sql_agent.offline_judge.tables import Told, is_swapped, is_torn
+from sql_agent.offline_judge.typed.forms import forms_of
 from sql_agent.offline_judge.typed.truths import Truth, form_of
 
 Rows = Sequence[tuple[str, ...]]  # each begins with its heading
@@ -23,21 +24,23 @@ def are_exchanged(truth: Truth, question: str, said: str) -> bool:
     rows = _columns_as_rows(truth) if is_by_column else truth.rows
     if len(rows) < 2 or max(map(len, rows)) < 2:
         return False
-    told = _told_in(said, rows)
+    told = _told_in(said, rows, question)
     named = {word for word, _, is_heading in told if is_heading}
     if named and not is_by_column and any(under and not under & named for _, under, is_head in told if not is_head):
         return True
     # Where the answer names no heading, the order of the question's counts.
-    asked = [heading for heading in _told_in(question, rows) if heading[2]]
+    asked = [heading for heading in _told_in(question, rows, question) if heading[2]]
     asked_words = {word for word, *_ in asked}
     if not truth.is_ordered and all(not is_heading and under & asked_words for _, under, is_heading in told):
         return is_torn([*asked, *told])
     return is_swapped(told) if is_by_column else is_torn(told)
 
 
-def _told_in(text: str, rows: Rows) -> list[Told]:
+def _told_in(text: str, rows: Rows, question: str) -> list[Told]:
     headings = {row[0] for row in rows}
-    values = {spell(value): value for row in rows for value in row}
+    values = {
+        spell(form): value for row in rows for value in row for form in forms_of(value, form_of(value), question, text)
+    }
     told = [values[spelling] for *_, spelling in Lexicon(values).read(text)[0]]
     return [(value, frozenset(row[0] for row in rows if value in row), value in headings) for value in told]
 

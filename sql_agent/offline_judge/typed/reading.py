@@ -23,7 +23,16 @@ from sql_agent.offline_judge.typed.exchanged_rows import are_exchanged
 from sql_agent.offline_judge.typed.forms import forms_of
 from sql_agent.offline_judge.typed.names import CAPITALISED, NO_NAMES, capitalised
 from sql_agent.offline_judge.typed.periods import without_period
-from sql_agent.offline_judge.typed.replaced import COPULA, MIN_NAME, TIMES, is_alike, lacks_subject, renames, turns_way
+from sql_agent.offline_judge.typed.replaced import (
+    COPULA,
+    MIN_NAME,
+    TIMES,
+    is_alike,
+    lacks_subject,
+    renames,
+    turns_comparison,
+    turns_way,
+)
 from sql_agent.offline_judge.typed.sentences import (
     CLAUSE_END,
     FRAME,
@@ -47,7 +56,7 @@ SIGN = re.compile("[?❌❎✖✗✘⛔🚫👎]|(?:[≠¬]|!=) ?#")  # that ask
 NUMBER_SIGN = re.compile(rf"{SIGN.pattern}|[<>≤≥±√]=? ?#")
 MONEY = re.compile("[$€£]")
 SINCE = re.compile(r"\b(?:in|since|from) (?:19|20)\d\d\b|(?:19|20)\d\d年")
-ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?)\b|(?<!\d)只|仅|唯1")  # of a part of a list
+ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?)\b ?|(?:(?<!\d)只|仅)有?|唯1")  # of a part of a list
 PLACE_ZH = re.compile(r"第\d{1,2}[名位]?")  # of a list
 PLACES = re.compile(r"\b(?:second|third|fourth|fifth)\b")
 ASKS_WHO_DID = re.compile(r"(?:who|which [a-z]+) ")
@@ -104,7 +113,7 @@ class Reading:
             self._is_against(marked)
             or (truth.is_named and sum(map(_cites_unknown, clauses)) > 1)
             or len(untold) >= HEAP
-            or is_other_kind(" ".join([self._question, *truth.columns]) + money[0], marked + money[1])
+            or is_other_kind(" ".join([self._question, *truth.columns, *truth.values]) + money[0], marked + money[1])
             or not all(map(self._is_clean, clauses))
         )
         self.listed = self.order[: self._n_listed(clauses)]
@@ -199,7 +208,9 @@ class Reading:
         n = 0
         for clause in clauses:
             n += len(clause.values)
-            if clause.values and ONLY.search(clause.text):
+            only = ONLY.search(clause.text)
+            numbers = {start for start, _, spelling in clause.values if NUMBER.fullmatch(spelling.strip())}
+            if clause.values and only and only.end() not in numbers:  # "just 5 of them" leaves nothing out
                 return min(n, MAX_ITEMS)
         return MAX_ITEMS
 
@@ -287,6 +298,7 @@ class Reading:
         return bool(
             self._doubts.affirm(clause.text)
             or self._joins_unknown(clause)
+            or turns_comparison(self._question, clause.marked)
             or (not tells_row and is_exchanged(self._question, said, self._all_said, self._spare_words))
             or (self._names and any(is_turned(question, clause.marked, names) for question in self._questions))
         )

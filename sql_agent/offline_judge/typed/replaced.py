@@ -15,7 +15,7 @@ from faker.providers.person.zh_CN import Provider
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.sections import parts
 from sql_agent.offline_judge.typed.sentences import FRAME
-from sql_agent.words.meanings import same_meaning
+from sql_agent.words.meanings import is_opposite, same_meaning
 
 MAX_NAME, MIN_BEHIND = 12, 3  # tokens
 SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
@@ -25,6 +25,8 @@ DEFINITE = ("这", "该", "本", "此", "其")
 ASKED = re.compile(r"[#哪谁几何怎吗呢]|什么|多少钱?|是否|(.)[不没]\1")
 COPULA = re.compile(r"[是为叫由].?$")
 WAY = re.compile(r"(?:\bfrom |[从由])(\w+?)( to |[到至])(\w+)")  # of an order, or of a journey
+COMPARED = re.compile("(.+?)比(?!赛)(.+?)([\u4e00-\u9fff])[了出约]{0,2} ?(?:多少|几|#)")
+WAY_ZH = re.compile("(?!差)([\u4e00-\u9fff])[了出约]{0,2} ?#")
 SUPERLATIVE = re.compile(r"\b(?:[a-z]{2,}est|most|top|best|worst)\b|最")
 
 
@@ -36,6 +38,18 @@ def turns_way(question: str, said: str) -> bool:
     ways = [(start, to.replace("至", "到"), end) for start, to, end in WAY.findall(question)]
     ways = [(start, to, end if to == " to " else end[: len(start)]) for start, to, end in ways]
     return any(start != end and f"{end}{to}{start}" in said for start, to, end in ways)
+
+
+def turns_comparison(question: str, clause: str) -> bool:
+    """Whether a Chinese clause, with # for values, has the sides of "A比B" the other way round, or an opposite of what
+    the question asks; both are the same again."""
+    compared, told, way = COMPARED.search(question), COMPARED.search(clause), WAY_ZH.search(clause)
+    if not compared:
+        return False
+    first, second = ({*compared[n]} - {*compared[3 - n]} for n in (1, 2))
+    is_swapped = told is not None and len({*told[1]} & second) > len({*told[1]} & first)
+    is_opposed = way is not None and is_opposite(compared[3], way[1])
+    return is_swapped is not is_opposed
 
 
 def renames(question: str, clause: str) -> bool:
