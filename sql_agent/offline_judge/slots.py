@@ -39,6 +39,7 @@ hectare/ha/公顷 acre/英亩 亩 | minute/min/分钟 hour/小时/h second/sec/�
 per_fortnight/a_fortnight/fortnightly/每两周
 per_month/monthly/每月 per_year/a_year/yearly/annual/每年 | kilobyte/kb megabyte/mb/兆 gigabyte/gb terabyte/tb |
 watt/w/瓦 kilowatt/kw/千瓦 megawatt/mw/兆瓦 gigawatt/gw/吉瓦 hertz/hz/赫兹 khz/千赫 mhz/兆赫 ghz/吉赫
+| kwh/kilowatt_hour/千瓦时/度电 mwh/megawatt_hour/兆瓦时 gwh/gigawatt_hour/吉瓦时 | arcsecond/角秒 arcminute/角分
 | celsius/°c/摄氏度 fahrenheit/°f/华氏度 kelvin
 """
 KINDS = """

@@ -12,6 +12,7 @@ from sql_agent.offline_judge.doubts import DENIALS, DOUBTS
 from sql_agent.offline_judge.slots import stem
 from sql_agent.offline_judge.typed.sentences import content_of
 from sql_agent.offline_judge.typed.truths import Truth
+from sql_agent.offline_judge.units import NAMES
 from sql_agent.words.meanings import is_chinese_word
 
 LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut|yet to)\b|[缺闭]")  # as good as a denial
@@ -30,6 +31,8 @@ MANY_DIGITS = 5  # of a number that is told as a rough one
 NO_OTHERS = re.compile(r"\bno (?:other|1 else|further)\b|\bnobody else\b|没有?(?:任何)?(?:其他|其它|别的)")  # is more
 SIGN_OF_WORD = re.compile(r"[绝无非莫][\u4e00-\u9fff]")  # 绝育 denies nothing
 COUNTS = re.compile(r"\bhow many (?!percent)|[多几]少?[个名位只台辆条本件]")  # no share
+PERCENT = re.compile(r"\bpercent|百分")
+MEASURED = re.compile(rf"# ?(?:{NAMES}|euros?|dollars?|[元只件名人次台辆])(?![a-z])")
 CHANGE = re.compile(r"\bstart\w* (?:at|from) #|[涨降增减升跌省][加少了长]{0,2}#")  # of a number, or where it begins
 ASKS_CHANGE = re.compile(r"\bstart|[涨降增减升跌省]")
 OF_VALUE = re.compile(  # somebody else: "her brother"
@@ -131,6 +134,8 @@ class Doubts:
         if any(rank[1] in self._question and rank[0] not in self._question for rank in OTHER_RANK.finditer(clause)):
             return True
         if "# percent" in clause and COUNTS.search(self._question):
+            return True
+        if PERCENT.search(self._question) and MEASURED.search(clause) and self._truth.kind == "number":
             return True
         if self._truth.kind == "number" and CHANGE.search(clause) and not ASKS_CHANGE.search(self._question):
             return True
