@@ -138,7 +138,8 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
     ensure_databases(config)
     with EpisodeRunner(config) as runner, ExitStack() as stack:
         check_runner(runner, db_id)
-        tell("starting the model" if target.llm is None else f"model {target.text}")
+        about = "starting the model" if target.llm is None else f"model {target.text}"
+        tell(f"{about}; prompt: {config.agent.system_prompt}")
         with running(target, tell=tell) as model:
             llm = model.llm.sampled(target.config.rollout.evaluation)
             answerer = Answerer(runner, llm, db_id, vote=target.config.serve.vote)

@@ -20,7 +20,7 @@ from sql_agent.config.agent import AgentConfig, McpConfig
 from sql_agent.config.agents import SECTIONS, unknown_agent
 from sql_agent.config.data import FileConfig
 from sql_agent.config.database import DatabaseConfig
-from sql_agent.config.paths import RECIPES, prompt_file
+from sql_agent.config.paths import RECIPES, ROOT, carried_prompt, prompt_text, resolve_path
 from sql_agent.config.reward import TermConfig
 from sql_agent.config.tree import AgentTree, TrainConfig
 
@@ -234,15 +234,18 @@ def _form(prefix: str, key: str, error: Any) -> str:
     return f"; for example --set {shlex.quote(f'{prefix}{key}={json.dumps(example, ensure_ascii=False)}')}"
 
 
-def resolve_system_prompt[T: AgentTree](config: T, *, tiny: bool) -> T:
-    """The same configuration with agent.system_prompt "auto" replaced by the prompt that fits policy and database,
-    for each agent.
+def resolve_system_prompt(config: TrainConfig, *, tiny: bool) -> TrainConfig:
+    """The same configuration with agent.system_prompt "auto" replaced for each agent: by the prompt in the model's
+    folder, which an export wrote there, else by the one that fits policy and database.
 
-    Raises UserError when a prompt does not exist.
+    Raises UserError when a prompt does not exist, or is no text.
     """
-    prompts = {
-        name: _prompt_for(of_agent.agent, of_agent.database, tiny=tiny) for name, of_agent in agents_of(config).items()
-    }
+    folder = resolve_path(config.model.path, ROOT / "sql_agent", ROOT) if config.model.path else None
+    prompts: dict[str, str] = {}
+    for name, of_agent in agents_of(config).items():
+        carried = carried_prompt(folder, name) if folder else None
+        prompts[name] = _prompt_for(of_agent.agent, of_agent.database, carried, tiny=tiny)
+        prompt_text(prompts[name])
     return with_prompts(config, prompts)
 
 
@@ -252,10 +255,13 @@ def with_prompts[T: AgentTree](config: T, prompts: dict[str, str]) -> T:
     return config.but(**trees.pop("", {})).model_copy(update={"agents": merge(config.agents, trees)})
 
 
-def _prompt_for(agent: AgentConfig, database: DatabaseConfig, *, tiny: bool) -> str:
+def _prompt_for(agent: AgentConfig, database: DatabaseConfig, carried: Path | None, *, tiny: bool) -> str:
     if agent.system_prompt != "auto":
-        prompt_file(agent.system_prompt)
         return agent.system_prompt
+    if carried and carried.is_symlink():
+        raise UserError(f"{carried}: a link, which may show any file to a model. Copy it, or name agent.system_prompt")
+    if carried and carried.is_file():
+        return str(carried)
     if "sql" not in agent.tools:
         return "tools"
     if database.tables != DatabaseConfig().tables:
