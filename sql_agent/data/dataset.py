@@ -67,7 +67,26 @@ def load_questions(path: str | Path) -> list[Question]:
         shown = "\n".join(f"  row {bad.row}: {bad.reason}" for bad in parsed.bad[:SHOWN_ROWS])
         more = f"\n  and {len(parsed.bad) - SHOWN_ROWS} more" if len(parsed.bad) > SHOWN_ROWS else ""
         raise UserError(f"{path}: bad rows ({len(parsed.bad)}); mend or remove them:\n{shown}{more}")
+    if pairs := contradictions(parsed.rows):
+        shown = ", ".join(f"{first} and {row}" for first, row in pairs[:SHOWN_ROWS])
+        logger.warning(
+            "%s: %d rows ask what an earlier row asks, with another answer (rows %s%s): what one pays the "
+            "other does not. Keep one of each",
+            *(path, len(pairs), shown, ", ..." if len(pairs) > SHOWN_ROWS else ""),
+        )
     return [question for _, question in parsed.rows]
+
+
+def contradictions(rows: Iterable[tuple[int, Question]]) -> list[tuple[int, int]]:
+    """Numbers of the first row that asks a question of an agent and a database, and of a later one whose answer is
+    another."""
+    asked: dict[tuple[str, str, str], tuple[int, str]] = {}
+    found: list[tuple[int, int]] = []
+    for number, row in rows:
+        if answer := " ".join(row.answer.split()):
+            first, given = asked.setdefault((row.agent, row.db_id, " ".join(row.question.split())), (number, answer))
+            found += [(first, number)] if given != answer else []
+    return found
 
 
 def load_files(files: Sequence[FileConfig], *, key: str = "") -> list[list[Question]]:
