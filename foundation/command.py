@@ -61,10 +61,11 @@ def shown_errors() -> Iterator[None]:
         yield
     except (typer.Exit, typer.Abort, ClickException):
         raise
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
-        raise typer.Exit(130) from None
-    except Exception as exc:
+    except (KeyboardInterrupt, Exception) as exc:
+        # A library that is compiled turns the interrupt into an error of its own.
+        if _interrupted_at_s or isinstance(exc, KeyboardInterrupt):
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(130) from None
         text, status = _text_and_status(exc)
         typer.echo(f"error: {_visible(text)}", err=True)
         raise typer.Exit(status) from exc
