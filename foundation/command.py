@@ -63,8 +63,7 @@ def shown_errors() -> Iterator[None]:
     except (typer.Exit, typer.Abort, ClickException):
         raise
     except (KeyboardInterrupt, Exception) as exc:
-        # A library that is compiled turns the interrupt into an error of its own.
-        if _interrupted_at_s or isinstance(exc, KeyboardInterrupt):
+        if _interrupted_at_s or isinstance(exc, KeyboardInterrupt):  # which compiled libraries turn into their errors
             typer.echo("interrupted", err=True)
             raise typer.Exit(130) from None
         text, status = _text_and_status(exc)

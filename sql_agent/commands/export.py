@@ -8,7 +8,6 @@ in training (agent.chat_template_kwargs) unless a request says otherwise.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shlex
 import shutil
@@ -21,7 +20,7 @@ import typer
 from rich.console import Console
 
 from foundation.chat_template import write_defaults
-from foundation.console import log_warnings
+from foundation.console import log_warnings, notes
 from foundation.errors import UserError
 from foundation.files import read_object, write_text
 from foundation.weights import Precision, share
@@ -34,8 +33,6 @@ from sql_agent.training.summary import number
 if TYPE_CHECKING:
     import torch
 
-logger = logging.getLogger(__name__)
-
 CARD = """---
 library_name: transformers
 pipeline_tag: text-generation
@@ -47,7 +44,6 @@ Trained with {method} from `{base}`.{health}
 | | value |
 |---|---|
 | recipe | {recipe} |
-| system prompt | {prompt} |
 | tools, as `agent.tools` names them | {tools} |
 | judge in training | {judge} |
 | training reward, last step | {reward} |
@@ -80,7 +76,6 @@ class Export:
     dtype: str
     gap: float
     parser: str
-    prompts: list[str]  # the files of system prompts in it
 
 
 def looked_at(source: Path, out: Path) -> tuple[Path, Path]:
@@ -104,9 +99,9 @@ def export_checkpoint(source: Path, out: Path, *, evaluation: str = NO_EVALUATIO
     chosen = sampled if dtype == "auto" else dtype
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".exporting-") as temp:
         folder = Path(temp) / "model"
-        gap = _write(checkpoint / "actor", folder, chosen)
-        export = Export(out, chosen, gap, parser, _carry_prompts(config, folder))
-        write_defaults(folder, _template_kwargs(config))
+        export = Export(out, chosen, _write(checkpoint / "actor", folder, chosen), parser)
+        _carry_prompts(config, folder)
+        write_defaults(folder, config.get("agent", {}).get("chat_template_kwargs", {}))
         (folder / "README.md").write_text(_card(run, checkpoint, export, evaluation), encoding="utf-8")
         os.replace(folder, out)
     return export
@@ -153,27 +148,18 @@ def compare(before: torch.Tensor, after: torch.Tensor, *, limit: float, checkpoi
     return gap
 
 
-def _carry_prompts(config: dict[str, Any], folder: Path) -> list[str]:
-    """Write the system prompt of each agent into the folder; returns the names of the files."""
-    written = []
+def _carry_prompts(config: dict[str, Any], folder: Path) -> None:
+    """Write the system prompt of each agent into the folder."""
     for name, tree in _agents(config).items():
         try:
-            text = prompt_text(tree.get("agent", {})["system_prompt"])
+            write_text(carried_prompt(folder, name), prompt_text(tree.get("agent", {})["system_prompt"]) + "\n")
         except (KeyError, UserError) as exc:  # as old runs are, and runs whose prompt was moved
-            logger.warning("the model folder carries no system prompt (%s); name agent.system_prompt to use it", exc)
-            continue
-        write_text(file := carried_prompt(folder, name), text + "\n")
-        written.append(file.name)
-    return written
-
-
-def _template_kwargs(config: dict[str, Any]) -> dict[str, Any]:
-    return config.get("agent", {}).get("chat_template_kwargs", {})
+            notes.print(f"no system prompt in the folder ({exc}): name agent.system_prompt", markup=False)
 
 
 def _card(run: Path, checkpoint: Path, export: Export, evaluation: str) -> str:
     config, summary = (read_object(run / name) for name in ("config.json", "summary.json"))
-    kwargs = _template_kwargs(config)
+    kwargs = config.get("agent", {}).get("chat_template_kwargs", {})
     validation = [f"{v['reward_mean']:.3f} (step {v['step']})" for v in summary.get("validation", [])]
     return CARD.format(
         step=checkpoint.name.removeprefix("global_step_"),
@@ -181,7 +167,6 @@ def _card(run: Path, checkpoint: Path, export: Export, evaluation: str) -> str:
         method=METHODS.get(summary.get("method") or config.get("method", "grpo"), "?"),
         base=Path(str(summary.get("model", {}).get("path", "?"))).name,
         recipe=config.get("recipe", "?"),
-        prompt=", ".join(f"`{name}`" for name in export.prompts) or "?",
         tools=_tools(config),
         judge=summary.get("judge", "?"),
         health=" Not for decisions about health." if _asks_bundled(config) else "",
@@ -242,9 +227,8 @@ def run(source: Path, out: Path, *, dtype: Precision, evaluation: Path | None = 
     measured = evaluation.read_text(encoding="utf-8") if evaluation else NO_EVALUATION
     console.print(f"exporting {source}; the copy must give the logits of the checkpoint", markup=False)
     exported = export_checkpoint(source, out, evaluation=measured, dtype=dtype)
-    folder = shlex.quote(str(exported.folder))
     console.print(f"logits: differ by {exported.gap:.2g} of the largest, in {exported.dtype}", markup=False)
-    serve = f"agentgrpo serve --model {folder} --set rollout.tool_parser={exported.parser}"
+    serve = f"agentgrpo serve --model {shlex.quote(str(exported.folder))} --set rollout.tool_parser={exported.parser}"
     console.print(f"serve: {serve}    (elsewhere: the line in its README.md)", markup=False)
     # The folder is model and prompt; the run has tools and database too.
     console.print(f"try:   agentgrpo ask --model {shlex.quote(str(source))}", markup=False)

@@ -241,11 +241,10 @@ def resolve_system_prompt(config: TrainConfig, *, tiny: bool) -> TrainConfig:
     Raises UserError when a prompt does not exist, or is no text.
     """
     folder = resolve_path(config.model.path, ROOT / "sql_agent", ROOT) if config.model.path else None
-    prompts: dict[str, str] = {}
-    for name, of_agent in agents_of(config).items():
-        carried = carried_prompt(folder, name) if folder else None
-        prompts[name] = _prompt_for(of_agent.agent, of_agent.database, carried, tiny=tiny)
-        prompt_text(prompts[name])
+    prompts = {
+        name: _prompt_for(one.agent, one.database, folder and carried_prompt(folder, name), tiny=tiny)
+        for name, one in agents_of(config).items()
+    }
     return with_prompts(config, prompts)
 
 
@@ -256,12 +255,14 @@ def with_prompts[T: AgentTree](config: T, prompts: dict[str, str]) -> T:
 
 
 def _prompt_for(agent: AgentConfig, database: DatabaseConfig, carried: Path | None, *, tiny: bool) -> str:
-    if agent.system_prompt != "auto":
-        return agent.system_prompt
-    if carried and carried.is_symlink():
-        raise UserError(f"{carried}: a link, which may show any file to a model. Copy it, or name agent.system_prompt")
-    if carried and carried.is_file():
-        return str(carried)
+    named = agent.system_prompt
+    if named == "auto" and carried and carried.is_file():
+        if carried.is_symlink():
+            raise UserError(f"{carried}: a link, which may show a model any file. Copy it, or name agent.system_prompt")
+        named = str(carried)
+    if named != "auto":
+        prompt_text(named)
+        return named
     if "sql" not in agent.tools:
         return "tools"
     if database.tables != DatabaseConfig().tables:

@@ -72,17 +72,10 @@ def prompt_file(name: str) -> Path:
 def prompt_text(name: str) -> str:
     """What a system prompt says. Raises UserError where there is none, or it is no plain text of LONGEST_PROMPT."""
     path = prompt_file(name)
-    with path.open("rb") as file:
-        data = file.read(LONGEST_PROMPT + 1)
-    try:
-        text = data.decode("utf-8-sig").strip()
-    except UnicodeDecodeError:
-        text = "\0"
-    if len(data) > LONGEST_PROMPT or any(ord(char) < 32 and not char.isspace() for char in text):
-        raise UserError(
-            f"{path}: a system prompt is UTF-8 text of at most {LONGEST_PROMPT} bytes. Write it anew, or name another "
-            "with agent.system_prompt"
-        )
+    data = path.read_bytes() if path.stat().st_size <= LONGEST_PROMPT else b"\0"
+    text = data.decode("utf-8-sig", errors="replace").strip()
+    if any(char == "\ufffd" or (char < " " and not char.isspace()) for char in text):
+        raise UserError(f"{path}: no UTF-8 text of at most {LONGEST_PROMPT} bytes. Name another agent.system_prompt")
     return text
 
 
