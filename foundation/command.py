@@ -43,6 +43,7 @@ OF_BEFORE = {
     "--store": "--external-store-address",
 }
 OLD_NAMES = {old: today for today, names in OF_BEFORE.items() for old in names.split()}
+FOR_WORDS = ("--question", "--data", "--model")  # what a word without a flag is most likely for, in this order
 OF_FILES = {
     errno.ENOSPC: "its disk is full: free some space, or name a folder on another disk",
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "name a path that this user may use"),
@@ -61,10 +62,10 @@ def shown_errors() -> Iterator[None]:
         yield
     except (typer.Exit, typer.Abort, ClickException):
         raise
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
-        raise typer.Exit(130) from None
-    except Exception as exc:
+    except (KeyboardInterrupt, Exception) as exc:
+        if _interrupted_at_s or isinstance(exc, KeyboardInterrupt):  # which compiled libraries turn into their errors
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(130) from None
         text, status = _text_and_status(exc)
         typer.echo(f"error: {_visible(text)}", err=True)
         raise typer.Exit(status) from exc
@@ -110,6 +111,8 @@ class Command(TyperCommand):
         except ClickException as exc:
             if hasattr(exc, "possibilities") and "--set" in flags_of(self):
                 exc.message += "; a setting is given as --set SECTION.KEY=VALUE (--set trainer.max_steps=5)"
+            if "extra argument" in exc.message and (flag := next((f for f in FOR_WORDS if f in flags_of(self)), "")):
+                exc.message += f"; it needs a flag before it, most likely {flag}"
             raise
 
     def _check_words(self, ctx: Any, words: list[str]) -> None:

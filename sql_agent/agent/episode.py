@@ -45,7 +45,7 @@ from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import EpisodeContext, Tool, is_repeated_call, with_real_arguments
 from sql_agent.agent.toolset import EpisodeTools, Toolset
 from sql_agent.agent.transcript import assistant_message
-from sql_agent.config import TITLES, AgentConfig, AgentTree, agent_config, prompt_file
+from sql_agent.config import TITLES, AgentConfig, AgentTree, agent_config, prompt_text
 from sql_agent.environment.databases import Databases
 from sql_agent.environment.sql_text import as_written
 from sql_agent.records import Episode, Played, Question, StopReason
@@ -108,7 +108,7 @@ def system_prompt_of(config: AgentConfig, databases: Databases | None, db_id: st
     Raises UserError naming the prompts there are, and for a {schema} without a database; DatabaseFault for a database
     that does not open.
     """
-    text = prompt_file(config.system_prompt).read_text(encoding="utf-8").strip()
+    text = prompt_text(config.system_prompt)
     if databases:
         text = text.replace("{dialect}", TITLES[databases.config.dialect])
     if SCHEMA_MARK not in text:

@@ -101,7 +101,7 @@ def play_all(evaluation: Evaluation, folder: Path, done: dict[TrialKey, TrialRec
         for name, target in evaluation.targets.items():
             if mine := [trial for trial in todo if trial.model == name]:
                 with EpisodeRunner(target.config) as runner, running(target, tell=meter.describe) as server:
-                    meter.describe(f"{name} ({label(target)})")
+                    meter.describe(f"{name} ({label(target)}; prompt: {target.config.agent.system_prompt})")
                     llm = replace(server.llm, logprobs=bool(evaluation.flags.get("vote")))
                     setting = Setting(llm, runner, evaluation.scoring)
                     try:

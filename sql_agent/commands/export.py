@@ -20,12 +20,12 @@ import typer
 from rich.console import Console
 
 from foundation.chat_template import write_defaults
-from foundation.console import log_warnings
+from foundation.console import log_warnings, notes
 from foundation.errors import UserError
-from foundation.files import read_object
+from foundation.files import read_object, write_text
 from foundation.weights import Precision, share
 from sql_agent.agent.toolset import SQL
-from sql_agent.config import DatabaseConfig, database_place
+from sql_agent.config import DatabaseConfig, carried_prompt, database_place, prompt_text
 from sql_agent.serving.checkpoint_model import NOT_THE_MODELS, TEXT_FILES, checkpoint_model, text_folder
 from sql_agent.serving.checkpoints import checkpoint_path, own_checkpoint
 from sql_agent.training.summary import number
@@ -44,7 +44,6 @@ Trained with {method} from `{base}`.{health}
 | | value |
 |---|---|
 | recipe | {recipe} |
-| system prompt, as `agent.system_prompt` names it | {prompt} |
 | tools, as `agent.tools` names them | {tools} |
 | judge in training | {judge} |
 | training reward, last step | {reward} |
@@ -77,7 +76,6 @@ class Export:
     dtype: str
     gap: float
     parser: str
-    prompt: str  # as the run names it: the folder has none
 
 
 def looked_at(source: Path, out: Path) -> tuple[Path, Path]:
@@ -96,14 +94,14 @@ def export_checkpoint(source: Path, out: Path, *, evaluation: str = NO_EVALUATIO
     run = checkpoint.parent.parent
     config = read_object(run / "config.json")
     parser = config.get("rollout", {}).get("tool_parser", "hermes")
-    prompt = config.get("agent", {}).get("system_prompt", "auto")
     # What is exported is the policy that sampled, in the precision that the run's vLLM had.
     sampled = "float32" if config.get("trainer", {}).get("device") == "cpu" else "bfloat16"
     chosen = sampled if dtype == "auto" else dtype
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".exporting-") as temp:
         folder = Path(temp) / "model"
-        export = Export(out, chosen, _write(checkpoint / "actor", folder, chosen), parser, prompt)
-        write_defaults(folder, _template_kwargs(config))
+        export = Export(out, chosen, _write(checkpoint / "actor", folder, chosen), parser)
+        _carry_prompts(config, folder)
+        write_defaults(folder, config.get("agent", {}).get("chat_template_kwargs", {}))
         (folder / "README.md").write_text(_card(run, checkpoint, export, evaluation), encoding="utf-8")
         os.replace(folder, out)
     return export
@@ -150,13 +148,18 @@ def compare(before: torch.Tensor, after: torch.Tensor, *, limit: float, checkpoi
     return gap
 
 
-def _template_kwargs(config: dict[str, Any]) -> dict[str, Any]:
-    return config.get("agent", {}).get("chat_template_kwargs", {})
+def _carry_prompts(config: dict[str, Any], folder: Path) -> None:
+    """Write the system prompt of each agent into the folder."""
+    for name, tree in _agents(config).items():
+        try:
+            write_text(carried_prompt(folder, name), prompt_text(tree.get("agent", {})["system_prompt"]) + "\n")
+        except (KeyError, UserError) as exc:  # as old runs are, and runs whose prompt was moved
+            notes.print(f"no system prompt in the folder ({exc}): name agent.system_prompt", markup=False)
 
 
 def _card(run: Path, checkpoint: Path, export: Export, evaluation: str) -> str:
     config, summary = (read_object(run / name) for name in ("config.json", "summary.json"))
-    kwargs = _template_kwargs(config)
+    kwargs = config.get("agent", {}).get("chat_template_kwargs", {})
     validation = [f"{v['reward_mean']:.3f} (step {v['step']})" for v in summary.get("validation", [])]
     return CARD.format(
         step=checkpoint.name.removeprefix("global_step_"),
@@ -164,7 +167,6 @@ def _card(run: Path, checkpoint: Path, export: Export, evaluation: str) -> str:
         method=METHODS.get(summary.get("method") or config.get("method", "grpo"), "?"),
         base=Path(str(summary.get("model", {}).get("path", "?"))).name,
         recipe=config.get("recipe", "?"),
-        prompt=f"`{Path(export.prompt).name}`",
         tools=_tools(config),
         judge=summary.get("judge", "?"),
         health=" Not for decisions about health." if _asks_bundled(config) else "",
@@ -178,15 +180,15 @@ def _card(run: Path, checkpoint: Path, export: Export, evaluation: str) -> str:
     )
 
 
-def _agents(config: dict[str, Any]) -> list[dict[str, Any]]:
-    return [config, *config.get("agents", {}).values()]
+def _agents(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {"": config, **config.get("agents", {})}
 
 
 def _asks_bundled(config: dict[str, Any]) -> bool:
     """Whether an agent of the run asks the bundled database."""
     places = [
         database_place(DatabaseConfig.model_validate(tree.get("database", {})))
-        for tree in _agents(config)
+        for tree in _agents(config).values()
         if SQL in tree.get("agent", {}).get("tools", [SQL])
     ]
     return database_place(DatabaseConfig()) in places
@@ -194,7 +196,7 @@ def _asks_bundled(config: dict[str, Any]) -> bool:
 
 def _tools(config: dict[str, Any]) -> str:
     """Of all agents of the run: entries of agent.tools, files by their last name, and MCP servers."""
-    agents = [tree.get("agent", {}) for tree in _agents(config)]
+    agents = [tree.get("agent", {}) for tree in _agents(config).values()]
     names = [Path(name).name for agent in agents for name in (*agent.get("tools", []), *agent.get("mcp", {}))]
     return ", ".join(f"`{name}`" for name in dict.fromkeys(names)) or "none"
 
@@ -225,12 +227,10 @@ def run(source: Path, out: Path, *, dtype: Precision, evaluation: Path | None = 
     measured = evaluation.read_text(encoding="utf-8") if evaluation else NO_EVALUATION
     console.print(f"exporting {source}; the copy must give the logits of the checkpoint", markup=False)
     exported = export_checkpoint(source, out, evaluation=measured, dtype=dtype)
-    folder = shlex.quote(str(exported.folder))
     console.print(f"logits: differ by {exported.gap:.2g} of the largest, in {exported.dtype}", markup=False)
-    serve = f"agentgrpo serve --model {folder} --set rollout.tool_parser={exported.parser}"
-    serve += f" --set {shlex.quote(f'agent.system_prompt={exported.prompt}')}"
+    serve = f"agentgrpo serve --model {shlex.quote(str(exported.folder))} --set rollout.tool_parser={exported.parser}"
     console.print(f"serve: {serve}    (elsewhere: the line in its README.md)", markup=False)
-    # The folder is a model alone; the run has prompt, tools and database too.
+    # The folder is model and prompt; the run has tools and database too.
     console.print(f"try:   agentgrpo ask --model {shlex.quote(str(source))}", markup=False)
     console.print(f"model: {exported.folder}", markup=False)
     return 0, exported.folder

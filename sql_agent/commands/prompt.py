@@ -19,7 +19,7 @@ from foundation.errors import RunError, UserError
 from reward_client import needed_endpoints
 from reward_client.schema import JudgeEndpoint
 from sql_agent.agent.grading import scoring_of
-from sql_agent.config import HOME, build_config, command_tree, data_path, load_recipe, prompt_file
+from sql_agent.config import HOME, build_config, command_tree, data_path, load_recipe, prompt_text
 from sql_agent.config.commands import OPTIMIZE
 from sql_agent.config.paths import existing_file
 from sql_agent.data.dataset import load_questions
@@ -44,7 +44,7 @@ async def search(
     client = AsyncOpenAI(base_url=editor.base_url, api_key=editor.api_key.get_secret_value())
     algorithm = PromptSearch(client, model=editor.model, play=trials.play, **options)
     ended = ""
-    seed = prompt_file(trials.config.agent.system_prompt).read_text(encoding="utf-8").strip()
+    seed = prompt_text(trials.config.agent.system_prompt)
     try:
         async with client:
             await algorithm.search(seed, *rows)

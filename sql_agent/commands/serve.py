@@ -28,7 +28,7 @@ from sql_agent.config import agent_config, build_config, command_tree, load_reci
 from sql_agent.config.commands import SERVE, SERVE_AGENT
 from sql_agent.data.bundled import ensure_databases
 from sql_agent.errors import LLMFault
-from sql_agent.evaluation.targets import Target, look_at, model_folder, running, settings_for
+from sql_agent.evaluation.targets import Target, label, look_at, model_folder, running, settings_for
 from sql_agent.serving.agent_answer import Answerer
 from sql_agent.serving.agent_api import AgentApi, Limits
 from sql_agent.serving.chat import check_runner
@@ -138,7 +138,7 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
     ensure_databases(config)
     with EpisodeRunner(config) as runner, ExitStack() as stack:
         check_runner(runner, db_id)
-        tell("starting the model" if target.llm is None else f"model {target.text}")
+        tell(f"model {label(target)}; prompt: {config.agent.system_prompt}")
         with running(target, tell=tell) as model:
             llm = model.llm.sampled(target.config.rollout.evaluation)
             answerer = Answerer(runner, llm, db_id, vote=target.config.serve.vote)

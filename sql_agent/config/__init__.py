@@ -30,10 +30,12 @@ from sql_agent.config.paths import (
     HOME,
     RECIPES,
     ROOT,
+    carried_prompt,
     data_path,
     database_path,
     database_place,
     prompt_file,
+    prompt_text,
     resolve_path,
 )
 from sql_agent.config.reward import JudgeConfig, RewardConfig

@@ -81,7 +81,7 @@ class AgentConfig(Node):
     train_summaries: bool = option(True, "whether the notes of summarise are trained on")
     reader: ReaderConfig = ReaderConfig()
     system_prompt: str = option(
-        "auto", "a file of sql_agent/prompts without .txt, or a path; auto: the one that fits policy and tables"
+        "auto", "a file of sql_agent/prompts without .txt, or a path; auto: the model's own, else by policy and tables"
     )
     chat_template_kwargs: dict[str, Any] = option(
         {}, "keys of the model's chat template, sent with each call, as `enable_thinking = false` for Qwen3"

@@ -20,7 +20,7 @@ from sql_agent.config.agent import AgentConfig, McpConfig
 from sql_agent.config.agents import SECTIONS, unknown_agent
 from sql_agent.config.data import FileConfig
 from sql_agent.config.database import DatabaseConfig
-from sql_agent.config.paths import RECIPES, prompt_file
+from sql_agent.config.paths import RECIPES, ROOT, carried_prompt, prompt_text, resolve_path
 from sql_agent.config.reward import TermConfig
 from sql_agent.config.tree import AgentTree, TrainConfig
 
@@ -234,14 +234,16 @@ def _form(prefix: str, key: str, error: Any) -> str:
     return f"; for example --set {shlex.quote(f'{prefix}{key}={json.dumps(example, ensure_ascii=False)}')}"
 
 
-def resolve_system_prompt[T: AgentTree](config: T, *, tiny: bool) -> T:
-    """The same configuration with agent.system_prompt "auto" replaced by the prompt that fits policy and database,
-    for each agent.
+def resolve_system_prompt(config: TrainConfig, *, tiny: bool) -> TrainConfig:
+    """The same configuration with agent.system_prompt "auto" replaced for each agent: by the prompt in the model's
+    folder, which an export wrote there, else by the one that fits policy and database.
 
-    Raises UserError when a prompt does not exist.
+    Raises UserError when a prompt does not exist, or is no text.
     """
+    folder = resolve_path(config.model.path, ROOT / "sql_agent", ROOT) if config.model.path else None
     prompts = {
-        name: _prompt_for(of_agent.agent, of_agent.database, tiny=tiny) for name, of_agent in agents_of(config).items()
+        name: _prompt_for(one.agent, one.database, folder and carried_prompt(folder, name), tiny=tiny)
+        for name, one in agents_of(config).items()
     }
     return with_prompts(config, prompts)
 
@@ -252,10 +254,15 @@ def with_prompts[T: AgentTree](config: T, prompts: dict[str, str]) -> T:
     return config.but(**trees.pop("", {})).model_copy(update={"agents": merge(config.agents, trees)})
 
 
-def _prompt_for(agent: AgentConfig, database: DatabaseConfig, *, tiny: bool) -> str:
-    if agent.system_prompt != "auto":
-        prompt_file(agent.system_prompt)
-        return agent.system_prompt
+def _prompt_for(agent: AgentConfig, database: DatabaseConfig, carried: Path | None, *, tiny: bool) -> str:
+    named = agent.system_prompt
+    if named == "auto" and carried and carried.is_file():
+        if carried.is_symlink():
+            raise UserError(f"{carried}: a link, which may show a model any file. Copy it, or name agent.system_prompt")
+        named = str(carried)
+    if named != "auto":
+        prompt_text(named)
+        return named
     if "sql" not in agent.tools:
         return "tools"
     if database.tables != DatabaseConfig().tables:

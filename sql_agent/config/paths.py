@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BESIDE = ROOT if (ROOT / "pyproject.toml").is_file() else ROOT / "sql_agent"
 RECIPES = BESIDE / "recipes"
 # `agentgrpo` in a process of its own; -P: the folder that one works in holds no modules of ours.
+LONGEST_PROMPT = 1 << 18  # bytes
 COMMAND = (sys.executable, "-P", "-m", "sql_agent")
 
 
@@ -66,3 +67,18 @@ def prompt_file(name: str) -> Path:
             return path
     names = ", ".join(sorted(p.stem for p in folder.glob("*.txt")))
     raise UserError(f"agent.system_prompt = {name!r}: neither a file nor one of {names}")
+
+
+def prompt_text(name: str) -> str:
+    """What a system prompt says. Raises UserError where there is none, or it is no plain text of LONGEST_PROMPT."""
+    path = prompt_file(name)
+    data = path.read_bytes() if path.stat().st_size <= LONGEST_PROMPT else b"\0"
+    text = data.decode("utf-8-sig", errors="replace").strip()
+    if any(char == "\ufffd" or (char < " " and not char.isspace()) for char in text):
+        raise UserError(f"{path}: no UTF-8 text of at most {LONGEST_PROMPT} bytes. Name another agent.system_prompt")
+    return text
+
+
+def carried_prompt(folder: Path, agent: str = "") -> Path:
+    """Where a model folder has the system prompt that its policy was trained with, of one of [agents] by its name."""
+    return folder / f"system_prompt{agent and f'-{agent}'}.txt"

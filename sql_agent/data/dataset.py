@@ -51,10 +51,11 @@ class BadRow:
 
 @dataclass(frozen=True)
 class Parsed:
-    """The outcome of reading a file: questions with their row numbers, and the rows that are none."""
+    """Of a file: questions with their row numbers, rows that are none, and "3 and 7" for two that contradict."""
 
     rows: list[tuple[int, Question]]
     bad: list[BadRow]
+    contradictions: list[str]
 
 
 def load_questions(path: str | Path) -> list[Question]:
@@ -67,6 +68,10 @@ def load_questions(path: str | Path) -> list[Question]:
         shown = "\n".join(f"  row {bad.row}: {bad.reason}" for bad in parsed.bad[:SHOWN_ROWS])
         more = f"\n  and {len(parsed.bad) - SHOWN_ROWS} more" if len(parsed.bad) > SHOWN_ROWS else ""
         raise UserError(f"{path}: bad rows ({len(parsed.bad)}); mend or remove them:\n{shown}{more}")
+    if pairs := parsed.contradictions:
+        shown = ", ".join([*pairs[:SHOWN_ROWS], *(["..."] if len(pairs) > SHOWN_ROWS else [])])
+        told = "%s: %d rows ask what an earlier row asks, with another answer (rows %s). Keep one of each"
+        logger.warning(told, path, len(pairs), shown)
     return [question for _, question in parsed.rows]
 
 
@@ -252,6 +257,8 @@ def _parse_rows(rows: Iterable[tuple[int, Any]]) -> Parsed:
     good: list[tuple[int, Question]] = []
     bad: list[BadRow] = []
     first_row: dict[str, int] = {}
+    asked: dict[tuple[str, ...], tuple[int, str]] = {}
+    contradictions: list[str] = []
     for number, row in rows:
         outcome = row if isinstance(row, BadRow) else _parse_row(number, row)
         if isinstance(outcome, Question) and outcome.id in first_row:
@@ -261,7 +268,11 @@ def _parse_rows(rows: Iterable[tuple[int, Any]]) -> Parsed:
         else:
             first_row[outcome.id] = number
             good.append((number, outcome))
-    return Parsed(good, bad)
+            if answer := outcome.answer.strip():
+                key = (outcome.question.strip(), outcome.agent, outcome.db_id)
+                first, given = asked.setdefault(key, (number, answer))
+                contradictions += [f"{first} and {number}"] if given != answer else []
+    return Parsed(good, bad, contradictions)
 
 
 def _parse_row(number: int, row: Any) -> Question | BadRow:

@@ -29,6 +29,7 @@ from sql_agent.config import (
     COMMAND,
     HOME,
     ROOT,
+    AgentTree,
     TrainConfig,
     agents_of,
     load_recipe,
@@ -112,7 +113,7 @@ def look_at(text: str, config: TrainConfig, *, option: str) -> Target:
     path = _path(text)
     if path is not None and _is_run(path):
         step = checkpoints.own_checkpoint(path, option=f"{option} {text}")
-        return Target(option, "checkpoint", str(step), _as_trained(step, config))
+        return Target(option, "checkpoint", str(step), resolve_system_prompt(_as_trained(step, config), tiny=False))
     if path is None and not config.model.path and gpus.gpu_count() == 0:
         return Target(option, "tiny", "", resolve_system_prompt(config, tiny=True))
     config = config.but(model={"path": text or config.model.path})
@@ -146,7 +147,7 @@ def _is_run(path: Path) -> bool:
     return inside or any((path / mark).exists() for mark in marks)
 
 
-def _as_trained(step: Path, config: TrainConfig) -> TrainConfig:
+def _as_trained[T: AgentTree](step: Path, config: T) -> T:
     """The configuration with the system prompts of the run, where `config` leaves them open."""
     run = checkpoints.run_config(step)
     prompts: dict[str, str] = {}
@@ -155,7 +156,7 @@ def _as_trained(step: Path, config: TrainConfig) -> TrainConfig:
         prompt = tree.get("agent", {}).get("system_prompt")
         if prompt and settings.agent.system_prompt == "auto":
             prompts[name] = prompt
-    return resolve_system_prompt(with_prompts(config, prompts), tiny=False)
+    return with_prompts(config, prompts)
 
 
 def label(target: Target) -> str:

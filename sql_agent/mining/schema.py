@@ -46,6 +46,7 @@ CODES = re.compile(
 )
 CODE_DIGITS = 7  # before the point, of numbers that all have as many: days, instants, phones, barcodes
 STRUCTURE = re.compile(r"\{.*\}|\[.*\]|<\w.*>", re.DOTALL)  # JSON, lists, markup
+LEFT_OUT = "table %r is left out: %s"
 MARKS = re.compile(r"<\||\|>|</?(?:tool_|think)")
 YEARS = range(1000, 2200)
 TYPES = {int: "integer", float: "real", str: "text"}
@@ -227,11 +228,11 @@ def read_schema(database: str, *, tables: Sequence[str] = (), language: str = "e
 
 def _read(database: Database) -> tuple[list[Table], list[Link]]:
     """The tables that have rows, and all links between tables, also to those that have none."""
-    details = {
-        name: about
-        for name, about in sorted(database.details().items())
-        if is_sayable(name) and about["kind"] != "virtual"
-    }
+    details = dict(sorted(database.details().items()))
+    for name, about in [*details.items()]:
+        if about["kind"] == "virtual" or not is_sayable(name):
+            logger.warning(LEFT_OUT, name, "it is virtual" if is_sayable(name) else "its name cannot be printed")
+            del details[name]
     links = [
         Link(table=name, columns=tuple(own), parent=parent, parent_columns=tuple(theirs), dialect=database.dialect)
         for name, about in details.items()
@@ -321,9 +322,8 @@ def _table(database: Database, name: str, is_view: bool, keys: set[tuple[str, st
     source, dialect = quoted(name, database.dialect), database.dialect
     counted = database.query_sync(f"SELECT COUNT(*) FROM {source}")
     first = database.query_sync(f"SELECT * FROM {source} LIMIT 1")
-    if not counted.ok or not first.ok:
-        logger.warning("table %s is left out: %s", name, counted.error or first.error)
     if not counted.ok or not first.rows:
+        logger.warning(LEFT_OUT, name, counted.error or first.error or "it has no rows")
         return None
     n_rows = counted.rows[0][0]
     readable = [_column(database, name, column, n_rows, (name, column) in keys) for column in database.schema()[name]]

@@ -80,6 +80,14 @@ def test_old_names_are_those_of_scripts_alone(capsys: pytest.CaptureFixture[str]
     assert status_of("train", "--train-file", "x") == 2 and "--train-file" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "flag"), [("ask what?", "--question"), ("sft talks.jsonl", "--data"), ("evaluate runs/x", "--model")]
+)
+def test_a_word_without_its_flag_is_told_which(words: str, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(*words.split()) == 2
+    assert f"it needs a flag before it, most likely {flag}" in capsys.readouterr().err
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("script", "flags", "said"),

@@ -44,6 +44,7 @@ def test_ctrl_c_within_work_ends_the_process_and_not_the_work() -> None:
             contained_call(signal.raise_signal, signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
+        command._interrupted_at_s.clear()
 
 
 SLOW_END = """
@@ -69,6 +70,24 @@ def test_a_second_signal_ends_what_ends_slowly(number: int) -> None:
         time.sleep(1.2 * command.AGAIN_S)
         process.send_signal(number)
         assert process.wait(timeout=300) == 130
+
+
+SWALLOWED = """
+import signal
+from foundation.command import prepare, shown_errors
+prepare()
+with shown_errors():
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except BaseException as exc:
+        raise ValueError(f"Error building the schema: {exc!r}")
+"""
+
+
+def test_an_interrupt_that_a_library_turns_into_an_error_is_one() -> None:
+    """As pydantic does while it builds a schema: it was told as a defect of this program."""
+    done = subprocess.run([sys.executable, "-c", SWALLOWED], cwd=ROOT, capture_output=True, text=True)
+    assert "ValueError" not in done.stderr and done.stderr.startswith("interrupted\n"), done.stderr
 
 
 @pytest.fixture

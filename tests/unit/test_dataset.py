@@ -199,6 +199,18 @@ def test_many_bad_rows_are_summed_up(tmp_path: Path) -> None:
     assert "row 11:" not in str(caught.value)
 
 
+def test_contradicting_answers_to_one_question_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    said = [("a?", "1"), ("b?", "2"), (" a? ", "3"), ("a?", ""), ("b?", "2 "), ("a?", "4")]
+    rows = [{"id": f"q{n}", "question": question, "answer": answer} for n, (question, answer) in enumerate(said)]
+    rows += [{"id": "other", "question": "b?", "answer": "5", "db_id": "shop"}]  # asked of another database
+    (file := tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert len(load_questions(file)) == 7
+    assert "2 rows ask what an earlier row asks, with another answer (rows 1 and 3, 1 and 6)" in caplog.text
+    caplog.clear()
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows[:2] + rows[3:5]), encoding="utf-8")
+    assert len(load_questions(file)) == 4 and not caplog.text
+
+
 def test_unusable_files(tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
     (tmp_path / "empty.jsonl").write_bytes(b"\n\n")

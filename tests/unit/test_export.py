@@ -18,7 +18,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from foundation.errors import UserError
+from sql_agent.commands.ask import resolve_config
 from sql_agent.commands.export import export_checkpoint, probe
+from sql_agent.config import agents_of, build_config, nested, parse_assignment, prompt_text
+from sql_agent.config.paths import LONGEST_PROMPT
+from sql_agent.evaluation.targets import look_at
 from sql_agent.tiny_policy.tokenizer import train_tokenizer
 from tests.fsdp_shards import policy, write_two_ranks
 from tests.typed import app_of, status_of
@@ -62,7 +66,7 @@ def test_the_folder_gives_the_checkpoints_logits_in_its_precision(run: Path, tmp
     write_shards(actor_of(run), [model.state_dict()])
     found = CliRunner().invoke(app_of("export"), [str(run), str(tmp_path / "out")])
     served = f"agentgrpo serve --model {tmp_path / 'out'} --set rollout.tool_parser=hermes"
-    served += " --set agent.system_prompt=system_short "
+    assert "agent.system_prompt" not in found.stdout  # the folder has it
     assert found.exit_code == 0 and served in found.stdout, found.output
     modes = {path.stat().st_mode for path in (tmp_path / "out").iterdir()}
     assert len(modes) == 1  # who may read the tokenizer may read the weights
@@ -73,7 +77,7 @@ def test_the_folder_gives_the_checkpoints_logits_in_its_precision(run: Path, tmp
     assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "vllm serve out --enable-auto-tool-choice --tool-call-parser hermes" in card
-    assert "| system prompt, as `agent.system_prompt` names it | `system_short` |" in card
+    assert prompt_text(str(tmp_path / "out" / "system_prompt.txt")) == prompt_text("system_short")
     assert "Not for decisions about health." in card  # of the bundled database
     assert "| precision | float32 |" in card and re.search(r"export, relative \| 0 \|", card)
 
@@ -136,6 +140,48 @@ def test_an_adapter_is_merged_with_its_scale(run: Path, tmp_path: Path) -> None:
     shutil.rmtree(folder)
     with pytest.raises(UserError, match="no adapter_config.json, which holds the scale"):
         export_checkpoint(run, tmp_path / "again")
+
+
+def test_a_folder_brings_the_prompts_of_its_training(run: Path, tmp_path: Path, capsys: Any) -> None:
+    """Alone, wherever it was copied; each agent its own. A prompt that is named wins."""
+    write_shards(actor_of(run), [policy(VOCABULARY).state_dict()])
+    (prompt := tmp_path / "mine.txt").write_text("表：{schema}", encoding="utf-8")
+    agents = {"math": {"agent": {"tools": [], "system_prompt": "tools"}}, "old": {"agent": {"tools": []}}}
+    config = {**CONFIG, "agent": {"system_prompt": str(prompt)}, "agents": agents}
+    (run / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    exported = export_checkpoint(run, tmp_path / "out")
+    prompt.unlink()
+    shutil.move(exported.folder, folder := tmp_path / "copied")
+    assert "no system prompt in the folder ('system_prompt')" in capsys.readouterr().err
+
+    def prompts(*assignments: str) -> dict[str, str]:
+        tree = nested({"agents.math.agent.tools": [], "agents.new.agent.tools": []})
+        config = build_config(tree, *map(parse_assignment, assignments))
+        asked = look_at(str(folder), config, option="--model").config
+        return {name: one.agent.system_prompt for name, one in agents_of(asked).items()}
+
+    files = {"": str(folder / "system_prompt.txt"), "math": str(folder / "system_prompt-math.txt")}
+    assert prompts() == {**files, "new": "tools"} and prompt_text(files[""]) == "表：{schema}"
+    assert prompts("agent.system_prompt=system_en")[""] == "system_en"
+    asked = resolve_config("", [], database=None, model=str(folder), endpoint=False)
+    assert asked.agent.system_prompt == files[""]
+
+    for text in (b"\xff\xfe", b"a\x1b[2J", b"a" * (LONGEST_PROMPT + 1)):
+        Path(files[""]).write_bytes(text)
+        with pytest.raises(UserError, match=r"system_prompt\.txt: no UTF-8 text of at most 262144 bytes"):
+            prompts()
+        assert prompts("agent.system_prompt=system_en")[""] == "system_en"
+    Path(files[""]).unlink()
+    Path(files[""]).symlink_to(folder / "config.json")
+    with pytest.raises(UserError, match="a link, which may show a model any file"):
+        prompts()
+
+
+def test_a_prompt_that_is_gone_stops_no_export(run: Path, tmp_path: Path) -> None:
+    write_shards(actor_of(run), [policy(VOCABULARY).state_dict()])
+    (run / "config.json").write_text(json.dumps({**CONFIG, "agent": {"system_prompt": "/gone.txt"}}))
+    export = export_checkpoint(run, tmp_path / "out")
+    assert (export.folder / "README.md").exists() and not list(export.folder.glob("system_prompt*"))
 
 
 @pytest.mark.long

@@ -776,6 +776,18 @@ def test_too_few_rows_are_told_as_the_reason(tmp_path: Path) -> None:
         command.mine(**params("mine", str(tmp_path / "small.db"), "--no-train", "--out", str(tmp_path / "out")))
 
 
+def test_tables_that_are_left_out_are_named_with_the_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with closing(sqlite3.connect(file := tmp_path / "notes.db")) as connection, connection:
+        connection.executescript(
+            'CREATE TABLE plans (id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE "a\nb" (id INTEGER PRIMARY KEY);'
+            "CREATE VIRTUAL TABLE notes USING fts5 (title); CREATE TABLE towns (name TEXT);"
+            "INSERT INTO towns VALUES ('Kiel'), ('Ulm');"
+        )
+    assert [table.name for table in read_schema(str(file)).tables][-1:] == ["towns"]
+    for name, why in (("plans", "it has no rows"), ("notes", "it is virtual"), (r"a\nb", "its name cannot be printed")):
+        assert f"table '{name}' is left out: {why}" in caplog.text
+
+
 def test_a_folder_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a folder; name a SQLite file"):
         command.settle(str(tmp_path), language="en", seed=1, questions=24, tables=[], model="")
