@@ -43,7 +43,7 @@ def test_a_killed_job_leaves_no_process_and_resumes_with_the_same_data(tmp_path:
         tree = psutil.Process(run.process.pid).children(recursive=True)
         run.process.kill()
         run.end()
-        assert len(tree) > 15 and gone(tree, within_s=12) == []  # Ray's own agents look for its server for 3 s
+        assert len(tree) > 15 and gone(tree) == []
         first = run.folder
     with training(tmp_path / "cut" / "runs", "--set", "trainer.max_steps=4", "--resume_checkpoint") as run:
         text = run.end()

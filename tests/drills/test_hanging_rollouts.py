@@ -20,9 +20,10 @@ from sql_agent.tiny_policy.build import ensure_tiny_policy
 from tests.drills.conftest import Training, gone, training
 
 pytestmark = pytest.mark.slow
-N_STEPS, LIMIT_S = 3, 15
+N_STEPS, LIMIT_S = 3, 30
 SETS = {
     "rollout.group_size": 4,
+    "rollout.temperature": 2,  # at 1 a group's four answers are often the same, and teach nothing
     "rollout.rollout_timeout_s": LIMIT_S,
     "trainer.max_steps": N_STEPS,
     "trainer.save_every": N_STEPS,
@@ -98,7 +99,7 @@ def test_rollouts_that_hang_leave_the_next_steps_untouched(tmp_path: Path) -> No
             text = run.end()
             assert run.process.returncode == 0, text
             assert gone(tree) == []  # also the runner whose agent swallows its end
-            assert run.metrics("train")[-1]["actor/weights_changed_share"] > 0
+            assert all(line["actor/weights_changed_share"] > 0 for line in run.metrics("train"))
             found.append((of_the_rest(run, hangs), weights_of(run)))
     (rows, weights), (usual, usual_weights) = found
     assert len(rows) == 4 + 8 * (N_STEPS - 1) and {row[0] for row in rows} == {1, 2, 3} and rows == usual

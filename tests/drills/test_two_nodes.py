@@ -116,7 +116,8 @@ def test_each_node_has_a_gateway_and_a_run_goes_on_over_one_that_is_killed_in_mi
             until(lambda: taken(tmp_path / "store.db") > 0 or run.process.poll() is not None, timeout_s=2 * START_S)
             (host,) = [p for p in other.children(recursive=True) if p.name().startswith("ray::GatewayHost")]
             (gateway,) = host.children()
-            calls = httpx.get(f"{gateway_at(OTHER, tmp_path / 'store.db')}/metrics", trust_env=False).text
+            metrics = f"{gateway_at(OTHER, tmp_path / 'store.db')}/metrics"
+            calls = httpx.get(metrics, trust_env=False, timeout=END_S).text
             gateway.kill()
             text = run.end()
             summary = run.summary()

@@ -16,6 +16,7 @@ from sql_agent.tiny_policy.task import load_task
 from tests.unit.test_mining import made_database
 
 pytestmark = pytest.mark.slow
+LIMIT_S = 1800.0  # against a hang; no measure of speed
 
 
 def test_a_database_becomes_a_measured_run_although_it_is_killed(tmp_path: Path) -> None:
@@ -24,7 +25,7 @@ def test_a_database_becomes_a_measured_run_although_it_is_killed(tmp_path: Path)
     flags = ["--out", str(out), "--model", str(model), "--questions", "60", "--steps", "1"]
     command = [*COMMAND, "mine", str(path), *flags, "--test-questions", "4", "--samples", "1"]
     first = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until_s = time.monotonic() + 300
+    until_s = time.monotonic() + LIMIT_S
     while not (out / "runs").is_dir():
         assert first.poll() is None and time.monotonic() < until_s
         time.sleep(0.2)
@@ -33,7 +34,7 @@ def test_a_database_becomes_a_measured_run_although_it_is_killed(tmp_path: Path)
     state = read_state(out)
     assert state and state.questions and not state.run
     questions = (out / "train.jsonl").read_bytes()
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stdout + done.stderr
     state = read_state(out)
     assert state and state.evaluated and (out / "train.jsonl").read_bytes() == questions
@@ -41,5 +42,5 @@ def test_a_database_becomes_a_measured_run_although_it_is_killed(tmp_path: Path)
     assert summary["status"] == "finished" and {*summary["delta"]} >= {"test/greedy", "test_tables/sampled"}
     assert (Path(state.run) / "model" / "config.json").is_file()
     assert f"talk to it: agentgrpo chat --recipe {out}" in done.stdout
-    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S)
     assert again.returncode == 0 and again.stdout.splitlines()[-1] == f"run: {state.run}"

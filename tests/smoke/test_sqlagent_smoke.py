@@ -20,6 +20,7 @@ from sql_agent.tiny_policy.train import build_model
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
+LIMIT_S = 600.0  # against a hang; no measure of speed
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def serving_processes(folder: Path) -> list[psutil.Process]:
 
 
 def test_a_folder_is_served_and_asked(random_policy: Path, tmp_path: Path) -> None:
-    out, err = start(random_policy, tmp_path).communicate(timeout=600)
+    out, err = start(random_policy, tmp_path).communicate(timeout=LIMIT_S)
     row = json.loads(out)
     assert row["n_turns"] >= 1 and row["stop_reason"] != "fault", err
     assert "random-policy at http://127.0.0.1:" in err
@@ -74,12 +75,12 @@ def test_a_folder_is_served_and_asked(random_policy: Path, tmp_path: Path) -> No
 
 def test_ctrl_c_while_vllm_starts(random_policy: Path, tmp_path: Path) -> None:
     process = start(random_policy, tmp_path)
-    deadline_s = time.monotonic() + 120
+    deadline_s = time.monotonic() + LIMIT_S
     while not (servers := [p for p in serving_processes(random_policy) if p.pid != process.pid]):
         assert process.poll() is None and time.monotonic() < deadline_s
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130 and "interrupted" in err
-    assert psutil.wait_procs(servers, timeout=10)[1] == []
+    assert psutil.wait_procs(servers, timeout=60)[1] == []
     assert list(tmp_path.glob("vllm-*.log")) == []

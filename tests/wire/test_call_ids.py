@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
+import pytest
+from agents import function_tool
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sql_agent.agent.call_ids import tell_apart
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.api.compat.hello_agents.agents import SimpleAgent
+from sql_agent.api.compat.hello_agents.core import LLMConfig
 from sql_agent.config import build_config
 from sql_agent.records import Question
 from sql_agent.testing.server import chat_reply, in_turn, openai_server, tool_call_reply
@@ -36,3 +40,14 @@ def test_an_endpoint_that_numbers_each_answer_anew_is_understood() -> None:
     assert (episode.final_answer, episode.stop_reason) == ("done", "answered")
     sent = [m["tool_call_id"] for m in server.requests[-1].json["messages"] if m["role"] == "tool"]
     assert len(set(sent)) == len(CALLS)
+
+
+def test_so_it_is_by_the_agent_of_hello_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    def python(code: str) -> str:
+        return code
+
+    tool = SimpleNamespace(as_agent_tool=lambda: function_tool(python))
+    with openai_server(in_turn(*CALLS, chat_reply("done"))) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "key")
+        assert SimpleAgent("name", LLMConfig(model="m"), tools=[tool]).run("?") == "done"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, set_tracing_disabled
+from agents import Agent, ModelSettings, Runner, set_tracing_disabled
 from openai import AsyncOpenAI
 
+from sql_agent.agent.call_ids import PolicyModel
 from sql_agent.api.compat.hello_agents.core import LLMConfig
 
 
@@ -25,5 +26,5 @@ class SimpleAgent:
 
     def run(self, text: str) -> str:
         set_tracing_disabled(True)
-        agent = self._agent.clone(model=OpenAIChatCompletionsModel(self._config.model, AsyncOpenAI()))
+        agent = self._agent.clone(model=PolicyModel(self._config.model, AsyncOpenAI()))
         return str(Runner.run_sync(agent, text, max_turns=self._config.max_turns).final_output)
