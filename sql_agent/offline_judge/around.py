@@ -41,7 +41,8 @@ def names_first(exam: Exam, words: Sequence[tuple[int, int, str]]) -> list[tuple
         is_fact = word in exam.of_form or word in exam.wholes or word in exam.beside.keys() - exam.names.keys()
         called = () if is_fact or exam.question in word else exam.callers.read(word)[0]
         named = tuple(exam.names[name] for *_, name in called if not every <= exam.names[name])
-        marks += [(n, named)] * bool(is_fact or named)
+        if is_fact or named:
+            marks.append((n, named))
     groups = [[*group] for _, group in groupby(marks, lambda mark: bool(mark[1]))]
     told = [[one for _, named in group for one in named] for group in groups]
     if told and len({*told[0]}) == len(told[0]) > 1 and not frozenset.intersection(*told[0]):  # what is compared

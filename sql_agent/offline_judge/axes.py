@@ -51,9 +51,10 @@ def conditions(question: str, text: str) -> list[Item]:
     for sentence in SENTENCE_END.split(normalise(text)):
         last = ""
         for item in texts_of(sentence):
-            is_said = spell(item) in asked
-            last = item if is_said else last
-            found += [(last, item)] * bool(last and not is_said)
+            if spell(item) in asked:
+                last = item
+            elif last:
+                found.append((last, item))
     return found
 
 

@@ -126,7 +126,8 @@ class Reading:
             self._read(word, start, end)
             after = end if self._lead is None else after
         self._foreign += [self._text[start:end] for start, end in self._around.foreign(unknown)]
-        self._foreign += ["other words in a quote"] * is_misquoted
+        if is_misquoted:
+            self._foreign.append("other words in a quote")
         if any(map(self.is_torn, exam.axes)) or self._is_exchanged():
             self._foreign.append("told of another row, column or heading")
             self._is_misplaced = True

@@ -33,13 +33,15 @@ UNITS = """
 kg/kilo/kilogram/公斤/千克 g/gram t/ton/tonne lb/pound/磅 毫克 斤/市斤 oz/ounce/盎司 | euro/eur/欧元/€
 dollar/usd/美元/$ pound/gbp/英镑/£ yuan/cny/rmb/人民币/元 yen/jpy/日元 franc/chf/法郎 krona/krone/sek/nok/dkk/克朗
 rupee/inr/卢比 rouble/ruble/rub/卢布 guilder/nlg/盾 peso/mxn/比索 cent | m/metre/meter/米
-km/kilometre/kilometer/公里/千米 cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里 foot/feet/英尺 |
-hectare/ha/公顷 acre/英亩 亩 | minute/min/分钟 hour/小时/h second/sec/秒 | litre/liter/l ml/millilitre/milliliter/毫升
+km/kilometre/kilometer/公里/千米 cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里
+foot/feet/ft/英尺 | hectare/ha/公顷 acre/英亩 亩 | minute/min/分钟 hour/小时/h second/sec/秒
+| litre/liter/l ml/millilitre/milliliter/毫升
 | per_night/a_night/nightly/每晚 per_day/a_day/each_day/every_day/daily/每天/每日 per_week/a_week/weekly/每周
 per_fortnight/a_fortnight/fortnightly/每两周
 per_month/monthly/每月 per_year/a_year/yearly/annual/每年 | kilobyte/kb megabyte/mb/兆 gigabyte/gb terabyte/tb |
 watt/w/瓦 kilowatt/kw/千瓦 megawatt/mw/兆瓦 gigawatt/gw/吉瓦 hertz/hz/赫兹 khz/千赫 mhz/兆赫 ghz/吉赫
 | kwh/kilowatt_hour/千瓦时/度电 mwh/megawatt_hour/兆瓦时 gwh/gigawatt_hour/吉瓦时 | arcsecond/角秒 arcminute/角分
+| volt/v/伏 kilovolt/kv/千伏
 | celsius/°c/摄氏度 fahrenheit/°f/华氏度 kelvin
 """
 KINDS = """

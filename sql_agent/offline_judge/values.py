@@ -67,7 +67,7 @@ CLOCKS = (
 )
 MOMENT = re.compile(rf"({DAY})(?:[,;、 ]|\ba?t\b|的)*({TIME})|({TIME})(?:[,; ]|\bon\b)*({DAY})")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-BLANK_THOUSANDS = re.compile(r"(?<![\d.,:/-])[1-9]\d{0,2}(?: \d{3})+(?![\d.,:/-]*\d)")
+BLANK_THOUSANDS = re.compile(r"(?<![\d.,:/-])[1-9]\d{0,2}(?: \d{3})+(?=\.\d\d?(?!\d)|(?![\d.,:/-]*\d))")
 NUMBERED = re.compile(r"(?<=\d)(?<![^\W\d]\d)-(?=[a-z]{3})", re.I)  # a 45-minute crossing
 AREA = re.compile(r"(?<=\d)( ?[cdkm]?m)[23]\b")  # after NFKC, also m²
 PER = re.compile(r"((?<![^\W\d])\d ?(?:[a-z]{0,9}|[\u4e00-\u9fff]{1,3}))/([a-z\u4e00-\u9fff])")  # 24/day, 24元/天
@@ -91,9 +91,10 @@ def plain(text: str) -> str:
     text = SUPERLATIVE.sub(r"\1", QUARTER.sub(lambda m: f"时{45 if m[1] in '3三' else 15}分", OCLOCK.sub("时", text)))
     text = THOUSAND.sub(r"\1 thousand", text)
     text = CENTS.sub(lambda m: f"{m[1] or ''}{m[2].replace('.', '')}.{m[3]}{m[4]}", text)
-    text = COLON.sub(" = ", re.sub(r"(?<=\d[:,]\d\d)(?=[)）])", " ", text))  # no mark of an item
+    text = re.sub(r"(?<=\d[:,]\d\d)(?=[)）])", " ", text)  # no mark of an item
     text = NUMBERED.sub(" ", AREA.sub(r"\1", text)).replace("首次", "第1次")
     text = DASH.sub(": ", SIGN.sub("负", BLANK_THOUSANDS.sub(lambda m: "".join(m[0].split()), text)))
+    text = COLON.sub(" = ", text)
     text = normalise(ABBREVIATED.sub(r"\1 ", MONEY.sub(r"\1", unaccented(text))))
     for pattern in DATES:
         text = pattern.sub(_iso, text)
@@ -123,8 +124,8 @@ def unaccented(text: str) -> str:
 def _clock(match: re.Match[str]) -> str:
     half = match["half"] or match.groupdict().get("zh") or ""
     hour = int(match["h"]) % 12 + 12 * (half[0] in "p下晚中傍") if half else int(match["h"])
-    seconds = match.groupdict().get("s") or "00"
-    return f" {hour:02}h{int(match['m'] or 30 * match[0].endswith('半')):02}{f'm{seconds}' if seconds != '00' else ''} "
+    seconds = match.groupdict().get("s")
+    return f" {hour:02}h{int(match['m'] or 30 * match[0].endswith('半')):02}{f'm{seconds:>02}' if seconds else ''} "
 
 
 def _iso(match: re.Match[str]) -> str:

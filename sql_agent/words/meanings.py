@@ -169,7 +169,7 @@ def is_unknown(run: str, also: str = "") -> bool:
         ends = (at + n for n in range(LONGEST_WORD, 1, -1) if at + n <= len(run))
         end = next((end for end in ends if run[at:end] in also or run[at:end] in _cedict()), 0)
         is_sign = not end and run[at] not in OF_GRAMMAR
-        at, unknown = end or at + 1, (unknown + 1) * is_sign
+        at, unknown = end or at + 1, unknown + 1 if is_sign else 0
     return unknown == MIN_NAME
 
 

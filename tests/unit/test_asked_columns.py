@@ -37,6 +37,8 @@ def rows(columns: str, *told: str) -> list[Cell]:
         ("What are the name and phone number of the clerk?", rows("name,phone", "Yusuf Demir|555-0142"), "name,phone"),
         ("哪部影片借得最少，借了几次？", rows("title,loans", "落潮|7"), "title,loans"),
         ("各房型每晚多少钱？", rows("room,price", "单人间|288", "套房|888"), "room,price"),
+        ("What is the top load: its number, the buyer and the weight?", rows("no,name,kg", "S9|Ada|24"), "no,name,kg"),
+        ("列出两位领班及其入职日期。", rows("name,hired_on", "王一|1998-04-02", "李二|2004-10-11"), "name,hired_on"),
         ("What was the average catch per boat, in tonnes?", rows("boats,avg_t", "36|27.4"), "avg_t"),
         ("What was the quantity sold per shop?", rows("shops,qty", "Old Mill|4", "Quay|9"), "shops,qty"),
         ("How deep was the deepest dive?", rows("dive_id,depth_m", "7714|61"), "depth_m"),

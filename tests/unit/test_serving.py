@@ -82,6 +82,7 @@ def test_model_length_is_bounded_whatever_the_file_says(tmp_path: Path, text: st
 def test_secrets_stay_here_and_own_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "VLLM_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD"):
         monkeypatch.setenv(name, "secret")
+    monkeypatch.delenv("VLLM_CPU_KVCACHE_SPACE", raising=False)
     monkeypatch.setenv("VLLM_LOGGING_LEVEL", "DEBUG")
     environment = serving.server_environment(cpu=True)
     assert "secret" not in environment.values()

@@ -330,7 +330,7 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
     shares |= {"auction en": 0.91, "auction zh": 0.95, "held auction en": 0.92, "held auction zh": 0.9}
     shares |= {"foundry en": 0.87, "held foundry en": 0.84, "held foundry zh": 0.88}
     shares |= {"hopfarm en": 0.87, "held hopfarm en": 0.81, "held hopfarm zh": 0.78}
-    shares |= {"held glass en": 0.81}
+    shares |= {"held glass en": 0.82, "saltworks en": 0.92}
     shares |= {"gauge en": 0.94, "gauge zh": 0.97, "held gauge en": 0.8}
     shares |= {"kennel en": 0.88, "kennel zh": 0.9, "held kennel en": 0.74, "held kennel zh": 0.79}
     paid = shares.get(f"{part} {language}", 0.93)
@@ -371,6 +371,7 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
         "glass en": 0.85,
         "held glass en": 0.91,
         "held glass zh": 0.82,
+        "saltworks en": 0.9,
     }
     least = floors.get(f"{part} {language}", 0.93)
     assert sum(value <= 0.1 for value in lies) >= least * len(lies)
@@ -445,10 +446,24 @@ COUNT_ZH, WARDEN_ZH, BUILT_ZH = "报名的有多少人？", "赤杨山屋由谁�
         ("小屋比山口高多少米？", "146", "两处相差146米，小屋更高。", 1),
         ("How many huts have 30 beds or more?", "12", "12 huts have at least 30 beds.", 1),
         ("How many huts have 30 beds or more?", "12", "12 huts have at most 30 beds.", 0),
+        ("How many huts have 30 beds or fewer?", "12", "12 huts have at most 30 beds.", 1),
+        ("How many huts have 30 beds or fewer?", "12", "12 huts have at least 30 beds.", 0),
         ("What did the repair cost in Swiss francs?", "450", "450 euros", 0),
         ("未付的占全部的百分之几？", "41.2", "未付的占41.2%。", 1),
         ("未付的占全部的百分之几？", "41.2", "未付的是41.2元。", 0),
         ("How much power did the hut use in May, in MWh?", "3.2", "The hut used 3.2 kWh in May.", 0),
+        ("How many more hikers than bikers came?", "26", "26 more hikers than bikers came.", 1),
+        ("How many more hikers than bikers came?", "26", "26 more bikers than hikers came.", 0),
+        ("How long is hut HK-4417 from the pass in km?", "8", "Hut HK-4417 is 8 km from the pass.", 1),
+        ("How long is hut HK-4417 from the pass in km?", "8", "HK-4471 is 8 km away; HK-4417 is 9 km away.", 0),
+        ("Is the lake more than 30 m deep?", "1", "Yes, it is over 30 m deep.", 1),
+        ("Is the lake more than 30 m deep?", "1", "Yes, it is at most 30 m deep.", 0),
+        ("湖水浅于4米、低于4米吗？", "1", "是，水深不足4米。", 1),
+        ("湖水深度超过4米吗？", "1", "是，水深不到4米。", 0),
+        ("湖水深度超过4米吗？", "0", "没有，水深不到4米。", 1),
+        ("When does the hut open?", "17:20:40", "The hut opens at 17:20:00.", 0),
+        ("When does the hut open?", "17:20", "The hut opens at 17:20:00.", 1),
+        ("What did the repair cost?", "18432.50", "It cost € 18 432.50.", 1),
         ("Which gate?", "7A", "Gate 7A.", 1),
         ("Which gate?", "7A", "Gate 7B.", 0),
         ("Which gate?", "7A", "The gate is K9D; 7A is the old one.", 0),

@@ -29,6 +29,8 @@ DATES = re.compile(
 )
 NAMES = re.compile(r"\bwho(?:m|se)?\b|\bwhich\b|^(?:list|rank|name|order|sort)\b|谁|哪|什么(?!时[候间])|列出|列举")
 JOINS = re.compile(r"\b(?:and|with|along)\b|[和与及、]")
+JOINED = re.compile(r",(?! and\b)|\band\b|[和与及、]")
+OWN = re.compile(r"\band (?:its|their|his|her)\b|及其|和(?:其|它们?的|他们?的)")
 EACH = re.compile(r"\b(?:each|every|per|respective(?:ly)?)\b|每|分别|各")
 RATE = re.compile(r"\b(?:every|per)\b|每")
 ASKS = re.compile(  # a question may ask twice
@@ -70,7 +72,9 @@ def asked_for(question: str, cells: Sequence[Cell], *, is_yes_no: bool) -> Seque
         return cells[-1:]
     for text in {text for texts in columns.values() for text in texts if len(text) > 1}:
         asked = asked.replace(text, " ")
-    names = _of_form(asked, open_columns, is_yes_no=is_yes_no) if len(open_columns) > 1 else [*open_columns]
+    is_each_joined = len(JOINED.findall(asked)) + 1 == len(open_columns) > 2 or OWN.search(asked)
+    are_all = len(open_columns) < 2 or (is_each_joined and not is_yes_no)
+    names = [*open_columns] if are_all else _of_form(asked, open_columns, is_yes_no=is_yes_no)
     return [cell for cell in cells if cell.column in names] or cells
 
 

@@ -58,19 +58,22 @@ BOUNDS = (  # how a question asks for a bound itself, not for something of the l
     ),
     (r"\bdeadline\b|\bdue\b|截止|最晚", r"\b(?:not? later than|at the latest)\b|最[晚迟]|不[晚迟]于"),
 )
-LIMITS = (  # of what a question speaks of
-    r"\b(?:(?:more|longer|greater|higher|larger|older|later|taller|heavier|bigger|further|deeper) than|over|above"
-    r"|exceed(?:s|ing|ed)?|after)|超过|[高大多长晚]于|逾|过了",
-    r"\b(?:(?:less|fewer|shorter|lower|smaller|younger|earlier|cheaper) than|under|below|before)"
-    r"|[低小少短早]于|不到|不足|未满",
-    r"\b(?:at least|not? (?:less|fewer|lower|younger) than|from)|至少|不[低小少]于|起码",
-    r"\b(?:at most|not? more than|up to)|至多|不[高大多]于|不超过",
-)
+MORE = "more|longer|greater|higher|larger|older|later|taller|heavier|bigger|further|deeper"
+LESS = "less|fewer|shorter|lower|smaller|younger|earlier|cheaper|lighter"
 UNIT = r"(?: ?[a-z]+| ?[\u4e00-\u9fff]{0,2}?)"
-LIMITS_BEHIND = {
-    2: rf"{UNIT} or (?:more|above|\w+er)\b|{UNIT}及?以上",
-    3: rf"{UNIT} or (?:less|fewer|below)\b|{UNIT}[及之]?[以之][下内]",
-}
+LIMITS = (  # of what a question speaks of, before a number or behind it
+    (rf"\b(?:(?:{MORE}) than|over|above|exceed(?:s|ing|ed)?|after)|超过|[高大多长晚]于|逾|过了", "$^"),
+    (rf"\b(?:(?:{LESS}) than|under|below|before)|[低小少短早]于|不到|不足|未满", "$^"),
+    (
+        r"\b(?:at least|not? (?:less|fewer|lower|younger) than|from)|至少|不[低小少]于|起码",
+        rf"{UNIT} or (?:{MORE}|above|over)\b|{UNIT}及?以上",
+    ),
+    (
+        r"\b(?:at most|not? more than|up to)|至多|不[高大多]于|不超过",
+        rf"{UNIT} or (?:{LESS}|below|under)\b|{UNIT}(?:及?以下|[以之]内)",
+    ),
+)
+AGAINST = ((1, 3), (0, 2), (1,), (0,))  # of the limits, by their places
 
 
 def denials(text: str) -> list[str]:
@@ -104,7 +107,7 @@ class Doubts:
 
     def are_in(self, clause: str) -> bool:
         clause = self._without_words(NO_OTHERS.sub(" ", clause))
-        clause = self._without_bounds(_without_limits(clause, self._question))
+        clause = self._without_bounds(without_limits(clause, self._question))
         if self._denies(clause) or self._is_of_another(clause):
             return True
         clause = OR.sub("# #", clause.replace("not find", "")) if self._is_negative else clause
@@ -133,9 +136,10 @@ class Doubts:
             return True
         if any(rank[1] in self._question and rank[0] not in self._question for rank in OTHER_RANK.finditer(clause)):
             return True
-        if "# percent" in clause and COUNTS.search(self._question):
+        asks_share = PERCENT.search(self._question) is not None
+        if "# percent" in clause and COUNTS.search(self._question) and not asks_share:
             return True
-        if PERCENT.search(self._question) and MEASURED.search(clause) and self._truth.kind == "number":
+        if asks_share and MEASURED.search(clause) and self._truth.kind == "number":
             return True
         if self._truth.kind == "number" and CHANGE.search(clause) and not ASKS_CHANGE.search(self._question):
             return True
@@ -148,12 +152,22 @@ class Doubts:
         return clause
 
 
-def _without_limits(clause: str, question: str) -> str:
-    for n, limit in enumerate(LIMITS):
-        behind = LIMITS_BEHIND.get(n, "$^")
-        for number in re.findall(rf"(?:{limit}) ?(\d[\d.]*)", question) + re.findall(
-            rf"(\d[\d.]*)(?:{behind})", question
-        ):
-            clause = re.sub(rf"(?:{limit}) ?(?={re.escape(number)}(?![\d.]))", " ", clause)
-            clause = re.sub(rf"(?<![\d.]){re.escape(number)}(?:{behind})", number, clause)
+def without_limits(clause: str, question: str) -> str:
+    """A clause without what bounds a number of the question as the question bounds it."""
+    for before, behind in LIMITS:
+        for numbers in re.findall(rf"(?:{before}) ?(\d[\d.]*)|(\d[\d.]*)(?:{behind})", question):
+            number = re.escape("".join(numbers))
+            clause = re.sub(rf"(?:{before}) ?(?={number}(?![\d.]))", " ", clause)
+            clause = re.sub(rf"(?<![\d.])({number})(?:{behind})", r"\1", clause)
+    return clause
+
+
+def with_asked_limits(clause: str, question: str) -> str:
+    """A clause that bounds a number of the question by the question's words: 不足4 for 低于4, 不低于4 for 超过4."""
+    for n, (before, _) in enumerate(LIMITS):
+        for asked, number in re.findall(rf"(?<!不)({before}) ?(\d[\d.]*)", question):
+            other = "|".join(LIMITS[one][0] for one in AGAINST[n])
+            denied = f"不{asked}" if not asked.isascii() else f"not {asked}"
+            for limit, says in ((other, denied), (before, asked)):
+                clause = re.sub(rf"(?<!不)(?:{limit}) ?(?={re.escape(number)}(?![\d.]))", f"{says} ", clause)
     return clause

@@ -29,7 +29,10 @@ def are_exchanged(truth: Truth, question: str, said: str) -> bool:
     if named and not is_by_column and any(under and not under & named for _, under, is_head in told if not is_head):
         return True
     # Where the answer names no heading, the order of the question's counts.
-    asked = [heading for heading in _told_in(question, rows, question) if heading[2]]
+    asked = list[Told]()
+    for one in _told_in(question, rows, question):
+        if one[2] and one not in asked:
+            asked.append(one)
     asked_words = {word for word, *_ in asked}
     if not truth.is_ordered and all(not is_heading and under & asked_words for _, under, is_heading in told):
         return is_torn([*asked, *told])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from decimal import ROUND_HALF_UP, Decimal
 
+from sql_agent.offline_judge.slots import SAME
 from sql_agent.offline_judge.values import DATE, MONTHS, NUMBER, SCALES
 from sql_agent.records import AnswerType
 from sql_agent.words.meanings import is_english
@@ -39,6 +40,7 @@ def forms_of(value: str, kind: AnswerType, question: str, said: str) -> list[str
         return _forms_of_number(value, number[0], question, said)
     in_full = _in_full(value, question) if number and number[0] == value else []
     named = [value, *_named_shorter(value, question), *_turned(value), *_weekdays(value), *_quarters(value)]
+    named += [f"{name}{end}" for name in SAME.get(value, ()) for end in ("", "s")] if len(value) == 3 else []  # EUR
     return [*named, *_dates(value, question, said), *_months(value, question), *in_full]
 
 
@@ -114,9 +116,9 @@ def _quarters(value: str) -> list[str]:
 
 
 def _dates(value: str, question: str, said: str) -> list[str]:
-    """A time without its seconds; a day without its time where the question asks for a day; where the answer has the
-    day in full, also in the ways that could be another day: 05 03 1994."""
-    forms = [SECONDS.sub(r"\1", value)]
+    """A time without its seconds, or with none; a day without its time where the question asks for a day; where the
+    answer has the day in full, also in the ways that could be another day: 05 03 1994."""
+    forms = [SECONDS.sub(r"\1", value), re.sub(r"(\d\dh\d\d)(?!m)", r"\1m00", value)]
     if not DATE.fullmatch(value):
         return forms
     date = value[:10]

@@ -287,7 +287,8 @@ class Reading:
         told = {*spell(clause.text).split()} if clause.values else self._told
         others = [place for number, place in _places_of_numbers(clause.around) if number not in self._numbers]
         asked = {place for number, place in self._asked if number not in told}
-        shapes = {shape for number, (_, shape) in self._asked if number not in self._told and len(shape) > 2}
+        codes = {shape for number, (_, shape) in self._asked if number not in told and re.search("[a-z]", shape)}
+        shapes = {shape for number, (_, shape) in self._asked if number not in self._told and len(shape) > 2} | codes
         return any(place in asked or place[1] in shapes for place in others)
 
     def _is_against_value(self, clause: Clause) -> bool:

@@ -25,7 +25,8 @@ DEFINITE = ("这", "该", "本", "此", "其")
 ASKED = re.compile(r"[#哪谁几何怎吗呢]|什么|多少钱?|是否|(.)[不没]\1")
 COPULA = re.compile(r"[是为叫由].?$")
 WAY = re.compile(r"(?:\bfrom |[从由])(\w+?)( to |[到至])(\w+)")  # of an order, or of a journey
-COMPARED = re.compile("(.+?)比(?!赛)(.+?)([\u4e00-\u9fff])[了出约]{0,2} ?(?:多少|几|#)")
+COMPARED = re.compile(r"\b(?:more|fewer|less) (?P<first>.{2,60}?) than (?P<second>.{2,60})")
+COMPARED_ZH = re.compile("(?P<first>.+?)比(?!赛)(?P<second>.+?)(?P<way>[\u4e00-\u9fff])[了出约]{0,2} ?(?:多少|几|#)")
 WAY_ZH = re.compile("(?!差)([\u4e00-\u9fff])[了出约]{0,2} ?#")
 SUPERLATIVE = re.compile(r"\b(?:[a-z]{2,}est|most|top|best|worst)\b|最")
 
@@ -41,15 +42,19 @@ def turns_way(question: str, said: str) -> bool:
 
 
 def turns_comparison(question: str, clause: str) -> bool:
-    """Whether a Chinese clause, with # for values, has the sides of "A比B" the other way round, or an opposite of what
-    the question asks; both are the same again."""
-    compared, told, way = COMPARED.search(question), COMPARED.search(clause), WAY_ZH.search(clause)
+    """Whether a clause, with # for values, has the sides of "A比B" or "more A than B" the other way round, or in
+    Chinese an opposite of what the question asks; both are the same again."""
+    is_chinese = not question.isascii()
+    compares = COMPARED_ZH if is_chinese else COMPARED
+    compared, told, way = compares.search(question), compares.search(clause), WAY_ZH.search(clause)
     if not compared:
         return False
-    first, second = ({*compared[n]} - {*compared[3 - n]} for n in (1, 2))
-    is_swapped = told is not None and len({*told[1]} & second) > len({*told[1]} & first)
-    is_opposed = way is not None and is_opposite(compared[3], way[1])
-    return is_swapped is not is_opposed
+    parts = list[str] if is_chinese else str.split
+    sides = {*parts(compared["first"])}, {*parts(compared["second"])}
+    first, second = sides[0] - sides[1], sides[1] - sides[0]
+    said = {*parts(told["first"])} if told else set[str]()
+    is_opposed = is_chinese and way is not None and is_opposite(compared["way"], way[1])
+    return (len(said & second) > len(said & first)) is not is_opposed
 
 
 def renames(question: str, clause: str) -> bool:

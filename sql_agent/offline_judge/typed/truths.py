@@ -77,7 +77,8 @@ def kind_of_cells(question: str, cells: Sequence[Cell]) -> AnswerType | Literal[
     if texts[0] in YES_WORDS | NO_WORDS or (texts[0] in FLAGS and asks_yes_no):
         return "yes_no"
     code = CODE.fullmatch(cells[0].text.strip())
-    return "name" if code and code[1].lower() not in UNITS and not NUMBER.fullmatch(texts[0]) else form_of(texts[0])
+    unit = code and (code[1] if re.fullmatch("[A-KM-Z]", code[1]) else code[1].lower())  # 5L is an amount, 5G none
+    return "name" if unit and unit not in UNITS and not NUMBER.fullmatch(texts[0]) else form_of(texts[0])
 
 
 def kind_of_texts(question: str, reference: str, evidence: Sequence[str]) -> AnswerType | Literal[""]:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from sql_agent.offline_judge.doubts import DENIALS, NO, SOURCE, YES
 from sql_agent.offline_judge.lexicon import spell, tokens
 from sql_agent.offline_judge.slots import COMPARES, is_exchanged, is_other_way, is_turned, opposites, stem
-from sql_agent.offline_judge.typed.doubted import new_doubts
+from sql_agent.offline_judge.typed.doubted import new_doubts, with_asked_limits
 from sql_agent.offline_judge.typed.sentences import (
     AUXILIARIES,
     FRAME,
@@ -67,7 +67,7 @@ def polarity(said: str, question: str) -> bool | None:
     """What the answer says to a question of yes or no; None where it doubts, says both or speaks of something else.
     To a question that denies ("does it never stop?") a yes says the same as a sentence that denies."""
     question = POLITE.sub(r"\1 ", OFFERS_BOTH.sub(r"\1", question))
-    clauses = clauses_of(said)
+    clauses = clauses_of(with_asked_limits(said, question))
     if not NEGATIVE.search(question):
         return verdict(clauses, question)
     statements = [clause for clause in clauses if not IS_VERDICT.fullmatch(clause)]
