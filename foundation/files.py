@@ -7,12 +7,14 @@ surrogate, which UTF-8 lacks, is written as a question mark. Knows nothing of wh
 
 from __future__ import annotations
 
+import codecs
 import errno
 import hashlib
 import json
 import math
 import os
 import secrets
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +45,15 @@ def refuse_input(out: Path, *inputs: Path) -> None:
     """Raise UserError where the results would take the place of a file that they are made from."""
     if os.path.realpath(out) in {os.path.realpath(path) for path in inputs}:  # of a loop of links too
         raise UserError(f"{out}: is read from; name another place for the results")
+
+
+def check_new_folder(out: Path, *, name: str) -> None:
+    """Raise UserError where `out` is there already, OSError where it cannot be made; its parents are made."""
+    if out.exists():
+        raise UserError(f"{name}: exists; name a new folder")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent):
+        pass
 
 
 @contextmanager
@@ -79,6 +90,14 @@ def read_object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return tree if isinstance(tree, dict) else {}
+
+
+def whole_object(path: Path) -> dict[str, Any]:
+    """The same. Raises UserError where there is none."""
+    if tree := read_object(path):
+        return tree
+    problem = "is damaged, or was not written whole" if path.is_file() else "does not exist"
+    raise UserError(f"{path}: {problem}; name another folder, or put a copy of the file back")
 
 
 def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
@@ -120,14 +139,21 @@ def fingerprint(path: str | Path) -> str:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that people wrote, from 1, without blank ones and without a byte order mark.
+    """The lines of a file that people wrote, from 1, without blank ones, as `in_utf8` has them.
 
     Of a file that is one JSON list they are its entries.
     """
-    text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    text = in_utf8(path.read_bytes())
     for number, line in enumerate(_entries(text) or text.split(b"\n"), start=1):
         if line.strip():
             yield number, line
+
+
+def in_utf8(data: bytes) -> bytes:
+    """A text without its byte order mark; one of UTF-16, which needs it, as UTF-8. Others as they are."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace").encode()
+    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def json_objects(path: Path, skip: Callable[[str, int], None]) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -34,7 +34,7 @@ def chats(
 
     No model is asked. What is left out goes to NAME.dropped.jsonl with its reason (its text too: mind whose it is).
     """
-    check_out(out, log)
+    check_out(out, log, suffixes=[".jsonl"])
     turns, bad = read_turns(log)
     rows, dropped = questions(turns, Limits(min_chars=min_chars, max_chars=max_chars, later=later_turns))
     write_lines(out, rows)

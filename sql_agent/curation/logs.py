@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from foundation.errors import UserError
-from foundation.files import BadLine, decode_line, writable
+from foundation.files import BadLine, decode_line, in_utf8, writable
 
 USERS = {
     *("user", "human", "customer", "patient", "prompter", "client", "visitor", "caller", "usr", "end-user"),
@@ -74,9 +74,9 @@ def read_sessions(path: Path) -> Iterator[tuple[int, Any]]:
         head = file.read(4)
         if head in (b"PAR1", b"PK\x03\x04") or head[:2] == b"\x1f\x8b":
             raise UserError(f"{path}: is packed or parquet; write the log as JSON, JSON lines, CSV or plain text")
-        data = head + file.read()
+        data = in_utf8(head + file.read())
     try:
-        text = data.decode("utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as exc:
         if data.lstrip()[:1] not in (b"{", b"["):
             raise UserError(f"{path}: is no text in UTF-8 ({exc}); write it again in UTF-8") from exc

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from foundation.errors import UserError
 from foundation.files import decode_line, numbered_lines, refuse_input, write_lines
-from sql_agent.data.dataset import load_questions, parse_file, write_parquet
+from sql_agent.data.dataset import numbered_questions, write_parquet
 from sql_agent.records import Question
 
 SUFFIXES = (".jsonl", ".parquet")
@@ -31,18 +31,17 @@ class Row:
 
 def read_rows(path: Path) -> list[Row]:
     """The rows of a question file. Raises UserError where the file or any row is bad."""
-    load_questions(path)
-    rows = parse_file(path).rows
+    rows = numbered_questions(path)
     if path.suffix.lower() in (".parquet", ".csv"):
         return [Row(number, question, question.model_dump()) for number, question in rows]
     raw = {number: decode_line(line) for number, line in numbered_lines(path)}
     return [Row(number, question, raw[number]) for number, question in rows]
 
 
-def check_out(out: Path, *inputs: Path) -> None:
+def check_out(out: Path, *inputs: Path, suffixes: Collection[str] = SUFFIXES) -> None:
     """Raise UserError where the results cannot go to `out`."""
-    if out.suffix.lower() not in SUFFIXES:
-        raise UserError(f"{out}: {out.suffix or 'no suffix'} cannot be written; name a file of {' or '.join(SUFFIXES)}")
+    if out.suffix.lower() not in suffixes:
+        raise UserError(f"{out}: {out.suffix or 'no suffix'} cannot be written; name a file of {' or '.join(suffixes)}")
     refuse_input(out, *inputs)
 
 

@@ -59,7 +59,12 @@ class Parsed:
 
 
 def load_questions(path: str | Path) -> list[Question]:
-    """All questions of a file, in order.
+    """All questions of a file, in order. Raises UserError as `numbered_questions` does."""
+    return [question for _, question in numbered_questions(path)]
+
+
+def numbered_questions(path: str | Path) -> list[tuple[int, Question]]:
+    """The same with the numbers of their rows, from 1.
 
     Raises UserError when the file is missing, empty or broken, or when any row is bad; the text lists row numbers.
     """
@@ -72,7 +77,7 @@ def load_questions(path: str | Path) -> list[Question]:
         shown = ", ".join([*pairs[:SHOWN_ROWS], *(["..."] if len(pairs) > SHOWN_ROWS else [])])
         told = "%s: %d rows ask what an earlier row asks, with another answer (rows %s). Keep one of each"
         logger.warning(told, path, len(pairs), shown)
-    return [question for _, question in parsed.rows]
+    return parsed.rows
 
 
 def load_files(files: Sequence[FileConfig], *, key: str = "") -> list[list[Question]]:

@@ -23,6 +23,7 @@ from sql_agent.curation.rows import Row, read_rows
 from sql_agent.data.dataset import load_questions
 from sql_agent.records import Question, TrialRecord
 from tests.planted import planted
+from tests.typed import status_of
 
 N_PLANTED = 500
 RULES_WERE_CHOSEN_ON, REPORTED_ON = 1, 20261123
@@ -52,6 +53,19 @@ def test_rows_of_a_csv_file_are_those_of_its_questions(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("question,answer\nWhich?,This\nWho?,\n", encoding="utf-8-sig")
     rows = read_rows(tmp_path / "rows.csv")
     assert [(row.number, row.text, row.raw["answer"]) for row in rows] == [(1, "Which?", "This"), (2, "Who?", "")]
+
+
+def test_a_column_that_nobody_reads_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"question": "Which?", "mine": 1}')
+    assert read_rows(tmp_path / "rows.jsonl")[0].raw["mine"] == 1
+    assert len(caplog.messages) == 1 and "nobody reads the column mine" in caplog.text
+
+
+def test_json_lines_are_not_written_into_a_parquet_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log.jsonl").write_text('{"messages": [{"role": "user", "content": "Which one is it?"}]}')
+    assert status_of("curate", "chats", str(tmp_path / "log.jsonl"), str(tmp_path / "out.parquet")) == 2
+    assert ".parquet cannot be written; name a file of .jsonl" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["log.jsonl"]
 
 
 def test_a_chain_of_repetitions_leaves_the_first() -> None:

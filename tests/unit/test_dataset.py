@@ -123,10 +123,10 @@ def test_rows_are_numbered_where_none_has_an_id(tmp_path: Path) -> None:
         load_questions(jsonl(tmp_path / "b.jsonl", {"id": "1", **rows[0]}, rows[1]))
 
 
-def test_byte_order_mark_and_blank_lines(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(
-        b'\xef\xbb\xbf{"id": "1", "question": "a"}\r\n\r\n{"id": "2", "question": "b"}\r\n'
-    )
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_byte_order_mark_and_blank_lines(tmp_path: Path, encoding: str) -> None:
+    text = '{"id": "1", "question": "a"}\r\n\r\n{"id": "2", "question": "b"}\r\n'
+    (tmp_path / "a.jsonl").write_bytes(text.encode(encoding))
     assert [question.id for question in load_questions(tmp_path / "a.jsonl")] == ["1", "2"]
 
 
