@@ -2,7 +2,7 @@
 
     agentgrpo reward-model convert --data raw.jsonl --out converted.jsonl
 
-Two raw forms, told apart line by line: {prompt, chosen, rejected} with texts, and agent dialogues
+Three raw forms, told apart line by line: {prompt, chosen, rejected} with texts, and dialogues {chosen, rejected} or
 {messages, rejected_messages}, of which the user's and the assistant's turns with text are kept (system prompts, tool
 calls and tool results are not). Guarantees: every line ends up in the output or in a count with its reason; pairs that
 occur twice are kept once.
@@ -36,6 +36,8 @@ def convert_file(path: Path) -> tuple[list[Pair], Skipped]:
 
 def convert_row(row: dict[str, Any]) -> Pair:
     """One raw line as a pair. Raises Unusable or ValidationError."""
+    if isinstance(row.get("chosen"), list):
+        return Pair.model_validate({side: _turns(row, side) for side in ("chosen", "rejected")})
     if "messages" in row or "rejected_messages" in row:
         return Pair.model_validate({"chosen": _turns(row, "messages"), "rejected": _turns(row, "rejected_messages")})
     prompt, chosen, rejected = (_text(row, key) for key in ("prompt", "chosen", "rejected"))
@@ -85,7 +87,7 @@ def main(
     if not pairs:
         raise UserError(
             f"{input}: no line could be converted. A line is {{prompt, chosen, rejected}} with texts, or "
-            "{messages, rejected_messages} with lists of turns"
+            "{chosen, rejected} or {messages, rejected_messages} with lists of turns"
         )
     write_lines(output, (pair.model_dump(include={"chosen", "rejected"}) for pair in pairs))
     typer.echo(f"{len(pairs)} pairs written to {output}")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from foundation.errors import Unusable, UserError
-from foundation.files import write_lines
+from foundation.files import in_utf8, write_lines
 from reward_model.bundled_pairs import QUESTIONS, build, read_split
 from reward_model.convert_dpo_format import convert_file, convert_row
 from reward_model.degrade import WRONG, Section, right_answer, sections_of, wrong_answer
@@ -113,6 +113,14 @@ def test_every_line_ends_in_the_output_or_in_a_count(tmp_path: Path) -> None:
     assert skipped.lines["the same pair as an earlier line"] == [5, 8]
 
 
+def test_dialogues_of_a_prompt_are_converted_as_what_convert_writes_is() -> None:
+    """As UltraFeedback has them, and TRL."""
+    system = {"role": "system", "content": "s"}
+    row = {"prompt": "q", "chosen": [system, *turns("q", "a")], "rejected": turns("q", "b"), "score_chosen": 8.5}
+    pair = convert_row(row)
+    assert pair == make_pair("q", "a", "b") == convert_row(pair.model_dump())
+
+
 @given(ROWS)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_object_is_a_pair_or_unusable(row: dict[str, Any]) -> None:
@@ -146,7 +154,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_bytes_can_be_read(scratch: Path, data: bytes) -> None:
     scratch.write_bytes(data)
     pairs, skipped = convert_file(scratch)
-    n_lines = sum(bool(line.strip()) for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
+    n_lines = sum(bool(line.strip()) for line in in_utf8(data).split(b"\n"))
     assert len(pairs) + skipped.counts.total() == n_lines
 
 
