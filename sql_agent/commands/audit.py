@@ -21,6 +21,7 @@ from foundation import run_folder
 from foundation.console import clean, quiet
 from foundation.environment import prepare_environment
 from foundation.errors import UserError
+from foundation.files import whole_object
 from sql_agent.run_audit import search
 from sql_agent.run_audit.chain import Chain, short
 
@@ -129,7 +130,7 @@ def replay(run: Run, step: Annotated[int, typer.Argument(min=1, help="the traini
     the device that the run had. Status 1: it is another update, not the same but for roundings.
     """
     with quiet(Path(os.devnull)):  # what verl and its packages say
-        config = json.loads((audit_file(run).parent / run_folder.CONFIG).read_text(encoding="utf-8"))
+        config = whole_object(audit_file(run).parent / run_folder.CONFIG)
         on_cpu = config["trainer"]["device"] == "cpu"
         lora = config["model"]["lora_rank"] > 0
         prepare_environment(cpu=on_cpu, offline=True, lora=lora)

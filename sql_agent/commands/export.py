@@ -22,12 +22,12 @@ from rich.console import Console
 from foundation.chat_template import write_defaults
 from foundation.console import log_warnings, notes
 from foundation.errors import UserError
-from foundation.files import read_object, write_text
+from foundation.files import check_new_folder, read_object, write_text
 from foundation.weights import Precision, share
 from sql_agent.agent.toolset import SQL
 from sql_agent.config import DatabaseConfig, carried_prompt, database_place, prompt_text
-from sql_agent.serving.checkpoint_model import NOT_THE_MODELS, TEXT_FILES, checkpoint_model, text_folder
-from sql_agent.serving.checkpoints import checkpoint_path, own_checkpoint
+from sql_agent.serving.checkpoint_model import BROKEN, NOT_THE_MODELS, TEXT_FILES, checkpoint_model, text_folder
+from sql_agent.serving.checkpoints import check_whole, checkpoint_path, own_checkpoint, run_config
 from sql_agent.training.summary import number
 
 if TYPE_CHECKING:
@@ -82,17 +82,16 @@ def looked_at(source: Path, out: Path) -> tuple[Path, Path]:
     """The checkpoint, and the folder to write. Raises UserError when that exists, or the checkpoint is none."""
     named, out = str(source), out.expanduser().resolve()
     checkpoint = own_checkpoint(checkpoint_path(named, option=named), option=named)
-    if out.exists():
-        raise UserError(f"{out}: exists; name a new folder")
+    check_whole(checkpoint)
+    check_new_folder(out, name=str(out))
     return checkpoint, out
 
 
 def export_checkpoint(source: Path, out: Path, *, evaluation: str = NO_EVALUATION, dtype: Precision = "auto") -> Export:
     """Write the model folder `out`. Raises UserError when `out` exists, or is not the model of the checkpoint."""
     checkpoint, out = looked_at(source, out)
-    out.parent.mkdir(parents=True, exist_ok=True)
     run = checkpoint.parent.parent
-    config = read_object(run / "config.json")
+    config = run_config(checkpoint)
     parser = config.get("rollout", {}).get("tool_parser", "hermes")
     # What is exported is the policy that sampled, in the precision that the run's vLLM had.
     sampled = "float32" if config.get("trainer", {}).get("device") == "cpu" else "bfloat16"
@@ -123,8 +122,21 @@ def _write(actor: Path, folder: Path, dtype: str) -> float:
         # config.json is written anew.
         if file.suffix in TEXT_FILES and file.name not in ("config.json", *NOT_THE_MODELS):
             shutil.copy2(file, folder / file.name)
+    _check_tokenizer(folder, actor)
     loaded = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
     return compare(before, probe(loaded), limit=LARGEST_GAP[dtype], checkpoint=actor.parent)
+
+
+def _check_tokenizer(folder: Path, actor: Path) -> None:
+    """Load it as those will who serve the folder. Raises UserError."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer.apply_chat_template([{"role": "user", "content": "?"}], tokenize=False)
+    except Exception as exc:  # a library of others: what tokenizers raises has no other base
+        why = f"tokenizer and chat template cannot be used ({' '.join(str(exc).split())[:200]})"
+        raise UserError(BROKEN.format(path=actor, why=why)) from exc
 
 
 def probe(model: Any) -> torch.Tensor:
@@ -185,12 +197,10 @@ def _agents(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _asks_bundled(config: dict[str, Any]) -> bool:
-    """Whether an agent of the run asks the bundled database."""
-    places = [
-        database_place(DatabaseConfig.model_validate(tree.get("database", {})))
-        for tree in _agents(config).values()
-        if SQL in tree.get("agent", {}).get("tools", [SQL])
-    ]
+    """Whether an agent of the run asks the bundled database; keys of other versions do not count."""
+    asking = [tree for tree in _agents(config).values() if SQL in tree.get("agent", {}).get("tools", [SQL])]
+    known = [{k: v for k, v in tree.get("database", {}).items() if k in DatabaseConfig.model_fields} for tree in asking]
+    places = [database_place(DatabaseConfig.model_validate(section)) for section in known]
     return database_place(DatabaseConfig()) in places
 
 

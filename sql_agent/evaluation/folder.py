@@ -15,6 +15,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from foundation.errors import UserError
 from foundation.files import append_lines, jsonable, whole_lines, write_json
 from sql_agent.records import TrialKey, TrialRecord
@@ -67,7 +69,13 @@ def finished(folder: Path) -> dict[TrialKey, TrialRecord]:
         data = path.read_bytes()
         if not data.endswith(b"\n"):
             path.write_bytes(data[: data.rfind(b"\n") + 1])
-    records = {record.key: record for record in map(TrialRecord.model_validate_json, whole_lines(path))}
+    records: dict[TrialKey, TrialRecord] = {}
+    for number, line in enumerate(whole_lines(path), start=1):
+        try:
+            record = TrialRecord.model_validate_json(line)
+        except ValidationError:
+            raise UserError(f"{path}: line {number} is no trial; remove it, and its trial is played again") from None
+        records[record.key] = record
     return {key: record for key, record in records.items() if record.unscored in LASTING}
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from foundation import run_folder
 from foundation.errors import UserError
+from foundation.files import read_object, whole_object
 from foundation.run_folder import BEST, CHECKPOINTS, NOTE, STEP, step_folder, step_number
 from foundation.weights import damage_of
 from sql_agent.config import TrainerConfig, resolve_path
@@ -39,11 +39,11 @@ def find_checkpoint(trainer: TrainerConfig, *, method: str) -> Path:
         checkpoint = own_checkpoint(checkpoint_path(resume, trainer.runs, option=option), option=option)
     if (other := method_of(checkpoint)) != method:
         raise UserError(f"{option}: {checkpoint} is of a run with method = {other}, and this one's is {method}")
-    _check_whole(checkpoint)
+    check_whole(checkpoint)
     return checkpoint
 
 
-def _check_whole(step: Path) -> None:
+def check_whole(step: Path) -> None:
     """Weights and optimizer of all ranks are there to their ends. Raises UserError."""
     for path in sorted({*shards_of(step / "actor"), *step.rglob("*")}):
         if path.suffix in MODEL_FILES and (why := damage_of(path)):
@@ -65,17 +65,19 @@ def checkpoint_path(text: str, *bases: Path, option: str) -> Path:
         if checkpoints.is_dir():
             raise UserError(f"{option}: @{which} is no checkpoint of {name}; say @best, @STEP, or the run alone")
         return path
-    if not (checkpoints / BEST).is_file():
+    best = read_object(checkpoints / BEST).get("folder")
+    if not isinstance(best, str):
         raise UserError(
             f"{option}: {checkpoints.parent} has no best checkpoint: none was saved after a validation "
             "(trainer.validate_every, trainer.save_every; GRPO alone). Name the run for its newest, or RUN@N"
         )
-    return Path(json.loads((checkpoints / BEST).read_text(encoding="utf-8"))["folder"])
+    # It may be of an older run that this one goes on from; a run that was moved has it at its new place.
+    return Path(best) if Path(best).exists() else checkpoints / Path(best).name
 
 
 def run_config(step: Path) -> dict[str, Any]:
-    """The configuration of the run that a checkpoint of this project is of."""
-    return json.loads((step.parent.parent / run_folder.CONFIG).read_text(encoding="utf-8"))
+    """The configuration of the run that a checkpoint of this project is of. Raises UserError."""
+    return whole_object(step.parent.parent / run_folder.CONFIG)
 
 
 def method_of(step: Path) -> str:
@@ -111,5 +113,5 @@ def own_checkpoint(path: Path, *, option: str, method: str = "") -> Path:
 def _is_complete(step: Path) -> bool:
     """True for a saved, numbered step that is not newer than the last one that was finished."""
     note = step.parent / NOTE
-    last = note.read_text(encoding="utf-8").strip() if note.is_file() else ""
+    last = note.read_bytes().strip() if note.is_file() else b""
     return (step / "actor").is_dir() and 0 <= step_number(step) <= (int(last) if last.isdigit() else -1)

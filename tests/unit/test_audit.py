@@ -37,7 +37,7 @@ from sql_agent.run_report.folder import read_run
 from sql_agent.run_report.page import environment
 from tests.audited import RULES, make_run, settings
 from tests.spans import llm_call, reward_span
-from tests.typed import app_of
+from tests.typed import app_of, status_of
 from tests.unit.test_daemon import Play, crashed, faulty, record, scored, without_ids
 
 app = app_of("audit")
@@ -486,3 +486,12 @@ def test_a_transaction_is_whole_or_not_there(tmp_path: Path) -> None:
         audit.add(lambda: {"left_out": [{"rollout_id": "a", "step": 1}]}, step=1)
         audit.add(lambda: {"left_out": [{"rollout_id": "b"}], "verdict": [{"reward": "no number"}]}, step=2)
     assert [row["rollout_id"] for row in rows(tmp_path, "SELECT * FROM left_out")] == ["a"]
+
+
+def test_a_replay_needs_the_configuration_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / run_folder.AUDIT).write_bytes(b"")
+    for text in (None, '{"trainer": '):
+        if text:
+            (tmp_path / run_folder.CONFIG).write_text(text)
+        assert status_of("audit", "replay", str(tmp_path), "1") == 2
+        assert "config.json: is damaged" in capsys.readouterr().err or not text

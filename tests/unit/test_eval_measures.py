@@ -9,7 +9,9 @@ from statistics import fmean
 
 import pytest
 
+from foundation.errors import UserError
 from foundation.stats import Difference, Quantiles
+from sql_agent.evaluation.folder import TRIALS, finished
 from sql_agent.evaluation.measures import (
     MEASURES,
     OF_SQL,
@@ -197,3 +199,9 @@ def test_a_draw_is_seeded_and_keeps_the_order() -> None:
     assert [int(q.id) for q in drawn] == sorted(int(q.id) for q in drawn)
     assert draw(questions, 0) == draw(questions, 500) == questions
     assert fmean(int(q.id) for q in draw(questions, 50)) != 24.5
+
+
+def test_a_trial_that_cannot_be_read_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / TRIALS).write_text('\n{"model": 1}\n{"cut off')
+    with pytest.raises(UserError, match=r"trials\.jsonl: line 1 is no trial; remove it, and its trial is played again"):
+        finished(tmp_path)

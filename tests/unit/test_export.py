@@ -222,3 +222,43 @@ def test_what_is_no_checkpoint_exports_nothing(run: Path, tmp_path: Path, damage
     with pytest.raises(UserError, match=rule):
         export_checkpoint(run, tmp_path / "out")
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".exporting-*"))
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("tokenizer.json", None),
+        ("tokenizer.json", '{"version": '),
+        ("generation_config.json", '{"temper'),
+        ("chat_template.jinja", None),
+        ("chat_template.jinja", "{% for message in"),
+    ],
+)
+def test_a_folder_that_nobody_could_serve_is_not_exported(
+    run: Path, tmp_path: Path, file: str, text: str | None
+) -> None:
+    write_shards(actor_of(run), [policy(VOCABULARY).state_dict()])
+    damaged = actor_of(run) / "huggingface" / file
+    damaged.unlink()
+    if text is not None:
+        damaged.write_text(text)
+    with pytest.raises(UserError, match="the checkpoint is damaged or was not written whole"):
+        export_checkpoint(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_configuration_of_the_run_must_be_whole(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_shards(actor_of(run), [policy(VOCABULARY).state_dict()])
+    for text in ("", '{"trainer": {', "[]"):
+        (run / "config.json").write_text(text)
+        assert status_of("export", str(run), str(tmp_path / "out")) == 2
+        assert "config.json: is damaged, or was not written whole; name another" in capsys.readouterr().err
+    (run / "config.json").write_text(json.dumps({**CONFIG, "database": {"of_another_version": 1}}))
+    (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_bytes(b"\xf5\x00")
+    with pytest.raises(UserError, match="no complete global_step_N folder"):
+        export_checkpoint(run, tmp_path / "out")
+    (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("4")
+    export_checkpoint(run, tmp_path / "out")
+    assert "Not for decisions about health" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")

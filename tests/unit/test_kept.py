@@ -118,3 +118,12 @@ def test_a_forks_ancestry_names_each_run_its_step_and_what_changed(tmp_path: Pat
         ("a", 2, {"optim.lr": [build_config({}).optim.lr, 2e-6]}),
     ]
     assert ancestors_text(found) == "b@2, before that a@2; changed: optim.kl_coef 0.0 -> 0.01"
+
+
+def test_the_best_of_a_run_that_was_moved_is_at_its_new_place(tmp_path: Path) -> None:
+    trained(tmp_path / "a", {1: 0.2, 2: 0.3})
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert checkpoint_path(f"{tmp_path / 'b'}@best", option="") == tmp_path / "b" / "checkpoints" / "global_step_2"
+    (tmp_path / "b" / "checkpoints" / "best.json").write_text('{"folder": ')
+    with pytest.raises(UserError, match="has no best checkpoint"):
+        checkpoint_path(f"{tmp_path / 'b'}@best", option="")
