@@ -38,6 +38,8 @@ def chat_of(messages: Any, tools: Iterable[Message] = (), *, group: str = "", re
     plain = in_order_of_calls([plain_message(message) for message in messages])
     if not any(message["role"] == "assistant" for message in plain):
         raise Unusable("no message of the assistant")
+    if plain[0]["role"] == "assistant":
+        raise Unusable("the assistant begins, with nothing to answer")
     return Chat(plain, list(tools), group, reward)
 
 

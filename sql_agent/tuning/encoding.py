@@ -14,9 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jinja2 import TemplateError
+
 from agl_plugin.update.rows import Call, Limits, Row, rows_of_calls
 from foundation.chat_template import Message
-from foundation.errors import UserError
+from foundation.errors import Unusable, UserError
 from foundation.marks import tokenizer_marks
 from sql_agent.tuning.chats import Chat
 
@@ -35,7 +37,10 @@ class Encoder:
         self._marks = tokenizer_marks(tokenizer)
 
     def turns(self, chat: Chat) -> list[Call]:
-        """The LLM calls of the conversation. Raises UserError for a template that does not continue its own prompt."""
+        """The LLM calls of the conversation.
+
+        Raises UserError for a template that does not continue its own prompt, Unusable for what it refuses.
+        """
         if chat.calls:
             return [*chat.calls]
         places = [n for n, message in enumerate(chat.messages) if message["role"] == "assistant"]
@@ -64,9 +69,11 @@ class Encoder:
     def _render(self, messages: list[Message], tools: list[Message], *, add_generation_prompt: bool) -> str:
         turns = [self._marks.message(turn) for turn in messages]
         offered = self._marks.hidden_tree(tools)
-        return self._tokenizer.apply_chat_template(
-            turns, tools=offered or None, tokenize=False, add_generation_prompt=add_generation_prompt, **self._kwargs
-        )
+        kwargs = {"tokenize": False, "add_generation_prompt": add_generation_prompt, **self._kwargs}
+        try:
+            return self._tokenizer.apply_chat_template(turns, tools=offered or None, **kwargs)
+        except TemplateError as exc:
+            raise Unusable(f"the model's chat template refuses it ({exc})") from None
 
     def _ids(self, text: str) -> list[int]:
         return self._tokenizer(text, add_special_tokens=False)["input_ids"]

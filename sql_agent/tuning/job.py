@@ -7,7 +7,7 @@ says so. Run folder, names and checkpoints are those of GRPO.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,8 @@ from rich.console import Console
 
 from foundation import console, run_folder
 from foundation.environment import prepare_environment
-from foundation.errors import UserError
-from foundation.files import fingerprint
+from foundation.errors import Unusable, UserError
+from foundation.files import check_new_folder, fingerprint
 from foundation.modules import hidden
 from foundation.processes import keep_freed_memory
 from sql_agent.config import DpoConfig, SftConfig, TrainConfig, TuneConfig
@@ -102,8 +102,8 @@ def prepare(config: TrainConfig) -> TunePlan:
     preflight.check_trackers(config.logging.trackers)
     preflight.check_adapter(config.model)
     out = Path(tune.output_dir).expanduser()
-    if tune.output_dir and out.exists():
-        raise UserError(f"--out {out}: exists; name a new folder")
+    if tune.output_dir:
+        check_new_folder(out, name=f"--out {out}")
     checkpoint = find_checkpoint(config.trainer, method=config.method) if config.trainer.resume else None
     model = model_folder(config.model, tiny=config.is_tiny)
     tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=config.model.allow_remote_code)
@@ -133,17 +133,20 @@ def encoded(tune: SftConfig | DpoConfig, source: Source, encoder: Encoder) -> Ro
     """The rows or pairs to train on; what is left out is counted in the source. Raises UserError when none is left."""
     left_out = source.left_out
     if isinstance(tune, SftConfig):
-        if source.pairs:
+        if source.pairs and not source.chats:
             raise UserError(f"--data {source.name}: holds pairs; `agentgrpo dpo` learns from them")
+        left_out["a pair, of which `agentgrpo dpo` learns"] += len(source.pairs)
         chats, dropped = best(source.chats, tune) if source.are_rollouts else (source.chats, Counter())
-        examples = [Encoded.of(row) for chat in chats[: tune.max_samples or None] for row in encoder.rows(chat)]
+        turned = _each(encoder.rows, chats[: tune.max_samples or None], left_out)
+        examples = [Encoded.of(row) for rows_of_chat in turned for row in rows_of_chat]
         rows: Any = [row for row in examples if len(row) <= tune.max_tokens]
     else:
-        if source.chats and not source.are_rollouts:
+        if not source.pairs and not source.are_rollouts:
             raise UserError(f"--data {source.name}: holds no pairs and no rollouts to make pairs of; {FORMS}")
+        left_out["a conversation without a counterpart"] += sum(chat.reward is None for chat in source.chats)
         mined_pairs, dropped = mined(source.chats, tune)
         pairs = [*source.pairs, *mined_pairs][: tune.max_samples or None]
-        examples = [pair for pair_of_texts in pairs if (pair := _encoded_pair(pair_of_texts, encoder, left_out))]
+        examples = list(_each(lambda pair: _encoded_pair(pair, encoder), pairs, left_out))
         rows = [pair for pair in examples if max(map(len, pair)) <= tune.max_tokens]
     left_out.update(dropped)
     left_out["longer than max_tokens"] += len(examples) - len(rows)
@@ -188,11 +191,19 @@ def mined(chats: Sequence[Chat], settings: DpoConfig) -> tuple[list[Pair], Count
     return pairs, +left_out
 
 
-def _encoded_pair(pair: Pair, encoder: Encoder, left_out: Counter[str]) -> tuple[Encoded, Encoded] | None:
+def _each[A, B](make: Callable[[A], B], entries: Iterable[A], left_out: Counter[str]) -> Iterator[B]:
+    """What `make` makes of each entry; Unusable ones are counted."""
+    for entry in entries:
+        try:
+            yield make(entry)
+        except Unusable as exc:
+            left_out[str(exc)] += 1
+
+
+def _encoded_pair(pair: Pair, encoder: Encoder) -> tuple[Encoded, Encoded]:
     sides = [encoder.rows(chat) for chat in (pair.chosen, pair.rejected)]
     if any(len(rows) != 1 for rows in sides):
-        left_out["a pair whose calls do not share one row"] += 1
-        return None
+        raise Unusable("a pair whose calls do not share one row")
     return Encoded.of(sides[0][0]), Encoded.of(sides[1][0])
 
 

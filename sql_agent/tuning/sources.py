@@ -40,6 +40,7 @@ Row = dict[str, Any]
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 TOLD = frozenset({"messages", "prompt", "chosen", "reward_parts"})  # one of them is in each row that is no question
 FORMS = (
+    "a file is .jsonl with a row a line, a JSON list of rows, or .parquet; "
     "a row is {messages}, {prompt, completion}, a question {id, question, answer}, a rollout of rollouts.jsonl or "
     "trials.jsonl, or for dpo {prompt, chosen, rejected}, {chosen, rejected} or {messages, rejected_messages}"
 )
@@ -155,10 +156,15 @@ def _take_questions(source: Source, file: Path, agent: AgentChats) -> None:
 
 
 def _chat(row: Row, agent: AgentChats) -> Chat:
-    if "messages" in row:
-        return _with_tools(row["messages"], row, agent)
-    prompt, completion = (row.get(a, row.get(b)) for a, b in (("prompt", "question"), ("completion", "answer")))
-    return _with_tools(_as_messages("user", prompt) + _as_messages("assistant", completion), row, agent)
+    messages = row.get("messages")
+    if "messages" not in row:
+        prompt, completion = (row.get(a, row.get(b)) for a, b in (("prompt", "question"), ("completion", "answer")))
+        messages = _as_messages("user", prompt) + _as_messages("assistant", completion)
+    chat = _with_tools(messages, row, agent)
+    said = (message for message in chat.messages if message["role"] == "assistant")
+    if not any(message["content"].strip() or "tool_calls" in message for message in said):
+        raise Unusable("no text of the assistant")
+    return chat
 
 
 def _with_tools(messages: Any, row: Row, agent: AgentChats) -> Chat:

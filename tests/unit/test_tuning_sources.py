@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from transformers import PreTrainedTokenizerFast
 
 from foundation import run_folder
 from foundation.errors import UserError
@@ -16,7 +17,9 @@ from foundation.files import write_lines
 from reward_model.convert_dpo_format import convert_file
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.config import DpoConfig, SftConfig, TrainConfig, build_config
-from sql_agent.tuning.job import best, mined
+from sql_agent.tiny_policy.tokenizer import train_tokenizer
+from sql_agent.tuning.encoding import Encoder
+from sql_agent.tuning.job import best, encoded, mined, prepare
 from sql_agent.tuning.options import brought, resolve_config
 from sql_agent.tuning.sources import Source, read_source
 from tests.typed import tune_flags
@@ -26,6 +29,7 @@ ASKED = {"role": "user", "content": "问？"}
 ANSWERED = {"role": "assistant", "content": "答。"}
 SQL = "SELECT med_name FROM drugs_info LIMIT 1"
 CALLED = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": QUERY, "arguments": {"sql": SQL}}}]}
+SAID = "{% for message in messages %}{{ message.content }}{% endfor %}"
 RESULT = {"role": "tool", "tool_call_id": "1", "content": "{}"}
 
 
@@ -194,3 +198,49 @@ def test_a_path_that_is_not_there_is_no_hub_name(tmp_path: Path) -> None:
 def test_environments_and_own_episodes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"agent\.command = .* Write its conversations as rows with messages"):
         read(tmp_path / run_folder.ROLLOUTS, rollout(1.0), agent={"command": "python play.py"})
+
+
+def test_rows_of_two_kinds_are_learned_from_by_the_one_that_can(tmp_path: Path) -> None:
+    path, encoder = (
+        tmp_path / "mixed.jsonl",
+        Encoder(tokenizer_of("{% for m in messages %}{{ m.content }}{% endfor %}")),
+    )
+    rows = [{"messages": [ASKED, ANSWERED]}, {"prompt": "问？", "chosen": "好", "rejected": "坏"}]
+    for settings, rule in ((SftConfig(), "a pair, of which"), (DpoConfig(), "a conversation without a counterpart")):
+        source = read(path, *rows)
+        assert len(encoded(settings, source, encoder)) == 1
+        assert [reason for reason in source.left_out if reason.startswith(rule)]
+
+
+def test_what_the_template_refuses_or_nobody_asked_is_left_out(tmp_path: Path) -> None:
+    template = "{% if messages|length > 2 %}{{ raise_exception('too long') }}{% endif %}" + SAID
+    encoder = Encoder(tokenizer_of(template))
+    source = read(
+        tmp_path / "chats.jsonl",
+        {"messages": [ASKED, ANSWERED]},
+        {"messages": [ASKED, ANSWERED, ASKED, ANSWERED]},
+        {"messages": [ANSWERED, ASKED, ANSWERED]},
+        {"messages": [ASKED, {"role": "assistant", "content": " "}]},
+        {"chosen": "no prompt, good", "rejected": "no prompt, bad"},
+    )
+    assert len(encoded(SftConfig(), source, encoder)) == 1
+    assert source.left_out == {
+        "the model's chat template refuses it (too long)": 1,
+        "the assistant begins, with nothing to answer": 2,
+        "no text of the assistant": 1,
+    }
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for out in ("file", "file/model"):
+        config = build_config(TINY, {"method": "sft", "sft": {"dataset": "none", "output_dir": str(tmp_path / out)}})
+        with pytest.raises((UserError, OSError), match="xists"):
+            prepare(config)
+
+
+def tokenizer_of(template: str) -> PreTrainedTokenizerFast:
+    """One that knows characters."""
+    tokenizer = train_tokenizer(["问？答。好坏"] * 50)
+    tokenizer.chat_template = template
+    return tokenizer
