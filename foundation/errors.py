@@ -25,6 +25,10 @@ looks that each exception stands here.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class AgentGRPOError(Exception):
@@ -51,6 +55,14 @@ class UserError(AgentGRPOError):
 
 class Unusable(AgentGRPOError):
     """Why a row of data gives nothing, in words that do not vary with its content."""
+
+
+def problems_of(exc: ValidationError, *, most: int | None = None, whole: str = "") -> str:
+    """What pydantic refuses, each as `place: why`, and at most so many; `whole` is the place of what has no name."""
+    problems = exc.errors(include_url=False, include_input=False)[:most]
+    places = (".".join(map(str, problem["loc"])) or whole for problem in problems)
+    whys = (problem["msg"].removeprefix("Value error, ") for problem in problems)
+    return "; ".join(f"{place}: {why}" if place else why for place, why in zip(places, whys, strict=True))
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -14,6 +14,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from foundation.errors import problems_of
+
 MAX_POINTS = 10_000
 
 
@@ -60,6 +62,4 @@ def load_scale(path: Path) -> ScaleMap:
     except OSError as exc:
         raise ValueError(f"{path}: no scale map can be read there ({exc.strerror})") from None
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{path}: no scale map ({place + ': ' if place else ''}{first['msg']})") from None
+        raise ValueError(f"{path}: no scale map ({problems_of(exc, most=1)})") from None

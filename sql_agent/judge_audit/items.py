@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
-from foundation.errors import UserError
+from foundation.errors import UserError, problems_of
 from foundation.files import decode_line, numbered_lines
 from sql_agent.data.bundled import DATA
 from sql_agent.records import Record
@@ -119,8 +119,7 @@ def _parse(line: bytes) -> JudgedItem:
     try:
         item = JudgedItem.model_validate(value)
     except ValidationError as exc:
-        problems = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors(include_url=False)[:3]]
-        raise ValueError("; ".join(problems)) from None
+        raise ValueError(problems_of(exc, most=3)) from None
     if not item.reference.strip() and not item.evidence:
         raise ValueError("reference and evidence are both empty: there is nothing to judge by")
     return item
