@@ -24,7 +24,7 @@ looks that each exception stands here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -55,6 +55,11 @@ class UserError(AgentGRPOError):
 
 class Unusable(AgentGRPOError):
     """Why a row of data gives nothing, in words that do not vary with its content."""
+
+
+def first_of(lines: Sequence[str], *, most: int = 10) -> list[str]:
+    """The first of many lines, and how many more there are."""
+    return [*lines[:most], *([f"and {len(lines) - most} more"] if len(lines) > most else [])]
 
 
 def problems_of(exc: ValidationError, *, most: int | None = None, whole: str = "") -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from foundation.errors import UserError
+from foundation.errors import UserError, first_of
 from reward_client.errors import JudgeFault
 from sql_agent.config import RewardConfig
 from sql_agent.config.agents import unknown_agent
@@ -32,7 +32,6 @@ from sql_agent.scoring.scorers import (
     turn_rank,
 )
 
-SHOWN_ROWS = 10
 SAMPLED_ROWS = 200
 
 
@@ -55,10 +54,9 @@ def check_scorers(
         if problem := _row_problem(question, context) or (grades and _reference_problem(question, context)):
             problems.append(f"row {row} ({question.id}): {problem}")
     if problems:
-        more = [f"... and {len(problems) - SHOWN_ROWS} more"] if len(problems) > SHOWN_ROWS else []
         where = f"{source}: " if source else ""
         title = f"{where}unknown or unusable scorers, agents or databases:"
-        raise UserError("\n".join([title, *problems[:SHOWN_ROWS], *more]))
+        raise UserError("\n".join([title, *first_of(problems)]))
 
 
 def _row_problem(question: Question, context: ScoringContext | None) -> str:
