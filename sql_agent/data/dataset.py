@@ -69,8 +69,8 @@ def load_questions(path: str | Path) -> list[Question]:
         raise UserError("\n  ".join([f"{path}: bad rows ({len(parsed.bad)}); mend or remove them:", *problems]))
     if pairs := parsed.contradictions:
         shown = ", ".join([*pairs[:SHOWN_ROWS], *(["..."] if len(pairs) > SHOWN_ROWS else [])])
-        told = "%s: %d rows ask what an earlier row asks, with another answer (rows %s). Keep one of each"
-        logger.warning(told, path, len(pairs), shown)
+        warning = "%s: %d rows ask what an earlier row asks, with another answer (rows %s). Keep one of each"
+        logger.warning(warning, path, len(pairs), shown)
     return [question for _, question in parsed.rows]
 
 

@@ -132,17 +132,17 @@ def useless_queries(questions: Sequence[Question], context: ScoringContext) -> s
     sampled = _sampled(questions)
 
     async def reasons() -> list[str]:
-        found = []
+        useless = []
         for question in sampled:
             database = context.of(question.agent).database_of(question.db_id)
             results = [await database.query(sql) for sql in question.sql] if database else []
             why = next(filter(None, map(no_yardstick, results)), "")
-            found += [f"{question.id}: {why}"] if why else []
-        return found
+            useless += [f"{question.id}: {why}"] if why else []
+        return useless
 
-    found = asyncio.run(reasons())
-    told = f"the reference SQL of {len(found)} of {len(sampled)} rows fails, finds nothing or too much"
-    return f"{told}; {found[0]}" if found else ""
+    useless = asyncio.run(reasons())
+    how_many = f"the reference SQL of {len(useless)} of {len(sampled)} rows fails, finds nothing or too much"
+    return f"{how_many}; {useless[0]}" if useless else ""
 
 
 def _sampled(questions: Sequence[Question]) -> Sequence[Question]:
