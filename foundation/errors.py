@@ -24,7 +24,11 @@ looks that each exception stands here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class AgentGRPOError(Exception):
@@ -51,6 +55,19 @@ class UserError(AgentGRPOError):
 
 class Unusable(AgentGRPOError):
     """Why a row of data gives nothing, in words that do not vary with its content."""
+
+
+def first_of(lines: Sequence[str], *, most: int = 10) -> list[str]:
+    """The first of many lines, and how many more there are."""
+    return [*lines[:most], *([f"and {len(lines) - most} more"] if len(lines) > most else [])]
+
+
+def problems_of(exc: ValidationError, *, most: int | None = None, whole: str = "") -> str:
+    """What pydantic refuses, each as `place: why`, and at most so many; `whole` is the place of what has no name."""
+    problems = exc.errors(include_url=False, include_input=False)[:most]
+    places = (".".join(map(str, problem["loc"])) or whole for problem in problems)
+    whys = (problem["msg"].removeprefix("Value error, ") for problem in problems)
+    return "; ".join(f"{place}: {why}" if place else why for place, why in zip(places, whys, strict=True))
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

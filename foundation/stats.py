@@ -23,7 +23,10 @@ Figure = Annotated[float, BeforeValidator(lambda value: math.nan if value is Non
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over questions and its 95 % bootstrap interval; `n` questions. Without questions: NaN."""
+    """A mean over questions and its 95 % bootstrap interval; `n` questions. Without questions: NaN.
+
+    As a text it has the interval where there are two questions or more.
+    """
 
     form: ClassVar = ".3f"
 
@@ -33,7 +36,8 @@ class Estimate:
     n: int
 
     def __str__(self) -> str:
-        return f"{self.brief()} [{self.low:{self.form}}, {self.high:{self.form}}]" if self.n else "-"
+        has_interval = self.n > 1 and not math.isnan(self.low)
+        return f"{self.brief()} [{self.low:{self.form}}, {self.high:{self.form}}]" if has_interval else self.brief()
 
     def brief(self) -> str:
         """The mean alone; of a difference with its sign."""

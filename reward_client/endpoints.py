@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from foundation.errors import UserError
+from foundation.errors import UserError, problems_of
 from reward_client.schema import JudgeEndpoint
 
 ENV_NAMES = {"api_key": "TEACHER_API_KEY", "model": "TEACHER_MODEL", "base_url": "TEACHER_BASE_URL"}
@@ -76,15 +76,10 @@ def _entry(place: str, number: int, entry: Any) -> JudgeEndpoint:
     try:
         return JudgeEndpoint.model_validate(entry)
     except ValidationError as exc:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {_message(e)}" for e in exc.errors())
-        raise ValueError(f"{place}: entry {number}: {problems}") from None
-
-
-def _message(error: ErrorDetails) -> str:
-    return error["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{place}: entry {number}: {problems_of(exc)}") from None
 
 
 def _explain(error: ErrorDetails, values: dict[str, str]) -> str:
     field = str(error["loc"][0])
     shown = "" if field == "api_key" or "@" in values[field] else f" = {values[field]!r}"
-    return f"{ENV_NAMES[field]}{shown}: {_message(error)}"
+    return f"{ENV_NAMES[field]}{shown}: {error['msg'].removeprefix('Value error, ')}"

@@ -16,6 +16,7 @@ from typing import Annotated, Any, NoReturn
 
 from pydantic import Field, ValidationError
 
+from foundation.errors import problems_of
 from reward_client.errors import JudgeUnparsable
 from reward_client.schema import Criteria, Reply
 
@@ -115,8 +116,7 @@ def _read[M: Reply](text: str, model: type[M]) -> M:
     try:
         return model.model_validate(tree)
     except ValidationError as exc:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
-        raise JudgeUnparsable(f"the verdict breaks the rules: {problems}") from None
+        raise JudgeUnparsable(f"the verdict breaks the rules: {problems_of(exc)}") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -11,11 +11,13 @@ which a server that is not there yet (it starts again) or asks to wait (Retry-Af
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from foundation.errors import problems_of
 from foundation.files import writable
 from reward_client.client import JudgeBusy, retry_after_s
 from reward_client.errors import JudgeRejected, JudgeUnparsable, JudgeUnreachable
@@ -36,6 +38,15 @@ class ModelScore:
 
     reward: float
     logit: float
+
+
+class _Reply(BaseModel):
+    """What the server answers; other keys are its own."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+    score: float
+    reward: float | None = Field(default=None, ge=0, le=1)
 
 
 @dataclass(frozen=True)
@@ -94,32 +105,21 @@ class RewardModelClient:
 
     def _read(self, response: Response) -> ModelScore:
         try:
-            data = response.tree()
-            logit, reward = data["score"], data.get("reward")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise JudgeUnparsable(f"reward model {self.address}: no {{score}} in {response.text[:120]!r}") from None
-        if not _is_number(logit) or not (reward is None or (_is_number(reward) and 0 <= reward <= 1)):
-            raise JudgeUnparsable(
-                f"reward model {self.address}: score {logit!r:.80} must be a finite number, and reward "
-                f"{reward!r:.80} one in [0, 1] or null"
-            )
+            reply = _Reply.model_validate(response.tree())
+        except ValidationError as exc:
+            text = f"reward model {self.address}: {problems_of(exc)}, in {response.text[:120]!r}"
+            raise JudgeUnparsable(text) from None
+        except (ValueError, RecursionError):
+            raise JudgeUnparsable(f"reward model {self.address}: no JSON in {response.text[:120]!r}") from None
+        logit, reward = reply.score, reply.reward
         if self.scale:
-            return ModelScore(self.scale(logit), float(logit))
+            return ModelScore(self.scale(logit), logit)
         if reward is None:
             raise JudgeRejected(
                 f"reward model {self.address}: the score {logit:.3g} is a raw logit, which cannot be added to a bonus. "
                 "Fit a scale (and send references, if it needs them), or name one in reward.reward_model.scale_file"
             )
-        return ModelScore(float(reward), float(logit))
-
-
-def _is_number(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond any float
-        return False
+        return ModelScore(reward, logit)
 
 
 def reward_model_from_env(scale_file: Path | None, *, timeout_s: float, attempts: int) -> RewardModelClient | None:

@@ -14,6 +14,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from foundation.errors import problems_of
+
 MAX_POINTS = 10_000
 
 
@@ -23,7 +25,7 @@ class ScaleMap(BaseModel):
     On disk it is JSON with `logits` (rising) and `rewards` (not falling, in [0, 1]); other keys are notes.
     """
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
     logits: tuple[float, ...] = Field(min_length=2, max_length=MAX_POINTS)
     rewards: tuple[float, ...] = Field(min_length=2, max_length=MAX_POINTS)
@@ -32,8 +34,6 @@ class ScaleMap(BaseModel):
     def _monotone(self) -> Self:
         if len(self.logits) != len(self.rewards):
             raise ValueError("`logits` and `rewards` need the same number of points")
-        if not all(math.isfinite(x) for x in (*self.logits, *self.rewards)):
-            raise ValueError("`logits` and `rewards` must be finite numbers")
         if any(a >= b for a, b in pairwise(self.logits)):
             raise ValueError("`logits` must rise")
         if any(a > b for a, b in pairwise(self.rewards)):
@@ -60,6 +60,4 @@ def load_scale(path: Path) -> ScaleMap:
     except OSError as exc:
         raise ValueError(f"{path}: no scale map can be read there ({exc.strerror})") from None
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{path}: no scale map ({place + ': ' if place else ''}{first['msg']})") from None
+        raise ValueError(f"{path}: no scale map ({problems_of(exc, most=1)})") from None

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, ValidationError
 from scipy.optimize import isotonic_regression
 
-from foundation.errors import UserError
+from foundation.errors import UserError, problems_of
 from reward_client.scale_map import ScaleMap
 
 SCALE_FILE = "reward_scale.json"
@@ -75,10 +75,8 @@ def load_scale(path: Path, *, weights_sha256: str) -> RewardScale:
     except OSError as exc:
         raise UserError(f"{path}: cannot be read ({exc.strerror}); `agentgrpo reward-model scale` fits one") from None
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        raise UserError(
-            f"{path}: not a reward scale ({first['msg']}); fit it again with `agentgrpo reward-model scale`"
-        ) from None
+        why = problems_of(exc, most=1)
+        raise UserError(f"{path}: not a reward scale ({why}); fit it again: `agentgrpo reward-model scale`") from None
     if scale.weights_sha256 != weights_sha256:
         raise UserError(f"{path}: was fitted on other weights than these; fit it again: `agentgrpo reward-model scale`")
     return scale

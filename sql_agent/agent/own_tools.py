@@ -28,7 +28,7 @@ from pydantic import ValidationError
 from pydantic.errors import PydanticUserError
 
 from foundation.background import contained_call, named
-from foundation.errors import UserError, did_you_mean
+from foundation.errors import UserError, did_you_mean, problems_of
 from sql_agent.agent.tool import (
     NAME,
     BadArguments,
@@ -153,8 +153,7 @@ async def _call(
     try:
         parsed = schema.params_pydantic_model(**parse_object(raw))
     except ValidationError as exc:
-        problems = (f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in exc.errors()[:3])
-        raise BadArguments("; ".join(problems)) from exc
+        raise BadArguments(problems_of(exc, most=3, whole="arguments")) from exc
     args, kwargs = schema.to_call_args(parsed)
     if schema.takes_context:
         args = [RunContextWrapper(context), *args]

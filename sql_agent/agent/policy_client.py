@@ -15,6 +15,7 @@ import httpx2
 import openai
 from pydantic import BaseModel, Field, ValidationError
 
+from foundation.errors import problems_of
 from foundation.net import is_loopback
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
 from sql_agent.errors import LLMFault
@@ -54,8 +55,7 @@ async def require_completion(response: httpx2.Response) -> None:
     try:
         _Completion.model_validate(json.loads(body))
     except ValidationError as exc:
-        error = exc.errors()[0]
-        why = f"{'.'.join(map(str, error['loc']))}: {error['msg']}"
+        why = problems_of(exc, most=1)
     except (ValueError, RecursionError):
         why = f"it begins with {body[:60].decode('utf-8', 'replace')!r}"
     else:

@@ -175,8 +175,8 @@ def _user_messages(session: Any) -> list[str]:
         return _listed(session)
     if not isinstance(session, dict):
         raise ValueError(f"is a {type(session).__name__}, not a session")
-    if found := _messages(session):
-        place, key, messages = found
+    if in_place := _messages(session):
+        place, key, messages = in_place
         texts = _marked(messages) if isinstance(messages, str) else _listed(messages)
         # The turns before stand in `history`, the last question beside it.
         last = _question_of_row(place, answered=True) if "history" in key else ""
@@ -290,8 +290,8 @@ def _names_people(session: dict[str, Any]) -> bool:
 
 def _messages(session: dict[str, Any]) -> tuple[dict[str, Any], str, Any] | None:
     """The messages of a session, where they stand, and how they are called there; None for none."""
-    if found := _find_messages(session):
-        return found
+    if in_place := _find_messages(session):
+        return in_place
     for place in _places(session, AROUND):
         for key in LISTS:
             if isinstance(place.get(key), list):

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from foundation.console import Heartbeat
-from foundation.errors import UserError
+from foundation.errors import UserError, first_of
 from foundation.files import fingerprint, read_object, refuse_input, write_json
 from sql_agent.data.build_database import build_database
 from sql_agent.data.dataset import SHOWN_ROWS, BadRow, write_parquet
@@ -106,9 +106,7 @@ def import_public(words: list[str], out: Path | None, **shares: Any) -> None:
     for split in SPLITS:
         databases = {question.db_id for question in dataset.splits[split]}
         console.print(f"{split}: {len(dataset.splits[split])} questions about {len(databases)} databases")
-    lines = [f"left out: {text}" for text in dataset.left_out[:SHOWN_ROWS]]
-    if len(dataset.left_out) > SHOWN_ROWS:
-        lines.append(f"and {len(dataset.left_out) - SHOWN_ROWS} more")
+    lines = first_of([f"left out: {text}" for text in dataset.left_out])
     train, test = dataset.folders["train"], dataset.folders["test"]
     folder = f" --set {shlex.quote(f'database.folder={test}')}" if test != train else ""
     recipe, held_out = (shlex.quote(str(file)) for file in (files[-1], files[2]))

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 from rapidfuzz import fuzz, process
 
-from foundation.errors import UserError
+from foundation.errors import UserError, first_of
 from foundation.files import BadLine, atomic_path, decode_line, fingerprint, numbered_lines
 from sql_agent.config.data import QUESTION_FILES, FileConfig
 from sql_agent.config.paths import data_path, existing_file
@@ -70,13 +70,12 @@ def numbered_questions(path: str | Path) -> list[tuple[int, Question]]:
     """
     parsed = parse_file(path)
     if parsed.bad:
-        shown = "\n".join(f"  row {bad.row}: {bad.reason}" for bad in parsed.bad[:SHOWN_ROWS])
-        more = f"\n  and {len(parsed.bad) - SHOWN_ROWS} more" if len(parsed.bad) > SHOWN_ROWS else ""
-        raise UserError(f"{path}: bad rows ({len(parsed.bad)}); mend or remove them:\n{shown}{more}")
+        problems = first_of([f"row {bad.row}: {bad.reason}" for bad in parsed.bad])
+        raise UserError("\n  ".join([f"{path}: bad rows ({len(parsed.bad)}); mend or remove them:", *problems]))
     if pairs := parsed.contradictions:
         shown = ", ".join([*pairs[:SHOWN_ROWS], *(["..."] if len(pairs) > SHOWN_ROWS else [])])
-        told = "%s: %d rows ask what an earlier row asks, with another answer (rows %s). Keep one of each"
-        logger.warning(told, path, len(pairs), shown)
+        warning = "%s: %d rows ask what an earlier row asks, with another answer (rows %s). Keep one of each"
+        logger.warning(warning, path, len(pairs), shown)
     return parsed.rows
 
 

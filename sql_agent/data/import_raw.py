@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from foundation.errors import UserError
+from foundation.errors import UserError, first_of
 from sql_agent.data.dataset import SHOWN_ROWS, BadRow, parse_file, write_parquet
 from sql_agent.data.splits import Item, assign, check_leaks, make_items
 from sql_agent.data.templates import SPLITS, Split
@@ -55,8 +55,8 @@ def import_raw(
     refused = {row.row for row in bad}
     rows = [(line, question) for line, question in parsed.rows if line not in refused]
     if not rows:
-        reasons = "\n".join(f"  row {row.row}: {row.reason}" for row in bad[:SHOWN_ROWS])
-        raise UserError(f"{raw}: none of {len(bad)} rows is a question:\n{reasons}")
+        reasons = first_of([f"row {row.row}: {row.reason}" for row in bad])
+        raise UserError("\n  ".join([f"{raw}: none of {len(bad)} rows is a question:", *reasons]))
     items = make_items(rows)
     check_leaks(items)
     merged, conflicts = merge_duplicates(items)

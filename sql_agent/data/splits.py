@@ -15,13 +15,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from foundation.errors import UserError
+from foundation.errors import UserError, first_of
 from foundation.grouping import grouped
 from sql_agent.data.templates import SPLITS, Split
 from sql_agent.records import Question
 
 ENTITY_ENTRY = re.compile(r"(?:(?P<kind>.+?)_)?(?P<what>id|name)s?(?:_[a-z0-9]+)?")
-SHOWN_LEAKS = 10
 TOLERANCE = 0.25
 
 Key = tuple[str, ...]
@@ -58,15 +57,15 @@ def check_leaks(items: list[Item]) -> None:
                 first.setdefault(key, {}).setdefault(item.fixed, item.line)
     leaks = [(key, where) for key, where in first.items() if len(where) > 1]
     if leaks:
-        shown = [
+        lines = [
             f"{' '.join(key)}: " + ", ".join(f"{split} (row {line})" for split, line in where.items())
-            for key, where in sorted(leaks)[:SHOWN_LEAKS]
+            for key, where in sorted(leaks)
         ]
-        more = f"\n  and {len(leaks) - SHOWN_LEAKS} more" if len(leaks) > SHOWN_LEAKS else ""
-        raise UserError(
+        title = (
             f"{len(leaks)} leaks: meta.split puts the same thing into two splits; "
-            "move the rows into one split, or drop meta.split to have them split here:\n  " + "\n  ".join(shown) + more
+            "move the rows into one split, or drop meta.split to have them split here:"
         )
+        raise UserError("\n  ".join([title, *first_of(lines)]))
 
 
 def assign(

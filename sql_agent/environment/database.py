@@ -192,13 +192,13 @@ class Database(AbstractContextManager["Database"]):
     async def reference(self, sql: str) -> QueryResult:
         """`query` of what each rollout of a question is compared with: found once, and a short result of a file, which
         stays as it is, kept for the others."""
-        if (found := self._references.pop(sql, None)) is None:
-            found = await self.query(sql)
-        if found.ok and isinstance(self.path, Path) and len(found.columns) * len(found.rows) <= MOST_CELLS:
-            self._references[sql] = found  # as the newest
+        if (result := self._references.pop(sql, None)) is None:
+            result = await self.query(sql)
+        if result.ok and isinstance(self.path, Path) and len(result.columns) * len(result.rows) <= MOST_CELLS:
+            self._references[sql] = result  # as the newest
             if len(self._references) > MOST_REFERENCES:
                 self._references.pop(next(iter(self._references)), None)
-        return found
+        return result
 
     def query_sync(self, sql: object) -> QueryResult:
         """`query` for code without an event loop."""

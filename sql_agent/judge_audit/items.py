@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
-from foundation.errors import UserError
+from foundation.errors import UserError, first_of, problems_of
 from foundation.files import decode_line, numbered_lines
 from sql_agent.data.bundled import DATA
 from sql_agent.records import Record
@@ -26,7 +26,6 @@ HONEST_KINDS = (
     *("good", "partial", "wrong", "paraphrase", "reordered", "unattributed", "honest"),
     *("correct", "incorrect", "incomplete", "fair"),  # as others call them
 )
-SHOWN_LINES = 10
 
 FACT_END = re.compile(r"[；;]\s*")
 SENTENCE = re.compile(r"[^。\n]+[。\n]?")
@@ -102,10 +101,9 @@ def load_items(path: Path) -> list[JudgedItem]:
             item = _parse(line)
             items.append(item if item.id else item.model_copy(update={"id": str(number)}))
         except ValueError as exc:
-            bad.append(f"  line {number}: {exc}")
+            bad.append(f"line {number}: {exc}")
     if bad:
-        more = [f"  and {len(bad) - SHOWN_LINES} more"] if len(bad) > SHOWN_LINES else []
-        raise UserError("\n".join([f"{path}: bad lines ({len(bad)}); mend or remove them:", *bad[:SHOWN_LINES], *more]))
+        raise UserError("\n  ".join([f"{path}: bad lines ({len(bad)}); mend or remove them:", *first_of(bad)]))
     if not items:
         raise UserError(f"{path}: no line; a judge is measured on judged answers, one JSON object a line")
     return items
@@ -119,8 +117,7 @@ def _parse(line: bytes) -> JudgedItem:
     try:
         item = JudgedItem.model_validate(value)
     except ValidationError as exc:
-        problems = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors(include_url=False)[:3]]
-        raise ValueError("; ".join(problems)) from None
+        raise ValueError(problems_of(exc, most=3)) from None
     if not item.reference.strip() and not item.evidence:
         raise ValueError("reference and evidence are both empty: there is nothing to judge by")
     return item

@@ -24,7 +24,7 @@ from foundation.rollout_keys import POOLS
 from sql_agent.run_report import cases, facts, health, measures, plots
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.headline import Headline, headlines, measure_rows
-from sql_agent.run_report.measures import Estimate, Series
+from sql_agent.run_report.measures import Series
 from sql_agent.run_report.plain import cut
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -176,15 +176,6 @@ def sql(value: str) -> Markup:
     return Markup(pygments.highlight(clean(value), SqlLexer(stripnl=False), HtmlFormatter(nowrap=True)).rstrip("\n"))
 
 
-def interval(estimate: Estimate | None, *, sign: bool = False) -> str:
-    """0.412 [0.350, 0.470]; the mean alone where there is no interval."""
-    if estimate is None:
-        return ""
-    form = "{:+.3f}" if sign else "{:.3f}"
-    both = [form.format(v) for v in (estimate.low, estimate.high) if estimate.n > 1 and not math.isnan(v)]
-    return form.format(estimate.mean) + (f" [{', '.join(both)}]" if both else "")
-
-
 def scale(shown: list[Headline]) -> float:
     values = [v for h in shown for e in (h.before, h.after) if e for v in (e.mean, e.high) if not math.isnan(v)]
     return max([BONUS_TOP, *values])
@@ -204,7 +195,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters |= {"sql": sql, "interval": interval, "percent": percent, "cut": cut, "sha256": _sha256}
+    env.filters |= {"sql": sql, "percent": percent, "cut": cut, "sha256": _sha256}
     env.tests["nan"] = math.isnan
     return env
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from foundation.errors import UserError
+from foundation.errors import UserError, first_of
 from reward_client.errors import JudgeFault
 from sql_agent.config import RewardConfig
 from sql_agent.config.agents import unknown_agent
@@ -32,7 +32,6 @@ from sql_agent.scoring.scorers import (
     turn_rank,
 )
 
-SHOWN_ROWS = 10
 SAMPLED_ROWS = 200
 
 
@@ -55,10 +54,9 @@ def check_scorers(
         if problem := _row_problem(question, context) or (grades and _reference_problem(question, context)):
             problems.append(f"row {row} ({question.id}): {problem}")
     if problems:
-        more = [f"... and {len(problems) - SHOWN_ROWS} more"] if len(problems) > SHOWN_ROWS else []
         where = f"{source}: " if source else ""
         title = f"{where}unknown or unusable scorers, agents or databases:"
-        raise UserError("\n".join([title, *problems[:SHOWN_ROWS], *more]))
+        raise UserError("\n".join([title, *first_of(problems)]))
 
 
 def _row_problem(question: Question, context: ScoringContext | None) -> str:
@@ -134,17 +132,17 @@ def useless_queries(questions: Sequence[Question], context: ScoringContext) -> s
     sampled = _sampled(questions)
 
     async def reasons() -> list[str]:
-        found = []
+        useless = []
         for question in sampled:
             database = context.of(question.agent).database_of(question.db_id)
             results = [await database.query(sql) for sql in question.sql] if database else []
             why = next(filter(None, map(no_yardstick, results)), "")
-            found += [f"{question.id}: {why}"] if why else []
-        return found
+            useless += [f"{question.id}: {why}"] if why else []
+        return useless
 
-    found = asyncio.run(reasons())
-    told = f"the reference SQL of {len(found)} of {len(sampled)} rows fails, finds nothing or too much"
-    return f"{told}; {found[0]}" if found else ""
+    useless = asyncio.run(reasons())
+    how_many = f"the reference SQL of {len(useless)} of {len(sampled)} rows fails, finds nothing or too much"
+    return f"{how_many}; {useless[0]}" if useless else ""
 
 
 def _sampled(questions: Sequence[Question]) -> Sequence[Question]:

@@ -134,9 +134,9 @@ class _Origin:
             return any(self._of_source(source, scope, "*") for _, source in scope.selected_sources.values())
         if isinstance(node, exp.Query | exp.Exists):
             inner = node.this if isinstance(node, exp.Exists) else node
-            found = next((sub for sub in scope.subquery_scopes if sub.expression is inner.unnest()), None)
+            inner_scope = next((sub for sub in scope.subquery_scopes if sub.expression is inner.unnest()), None)
             ask = self.has_rows if isinstance(node, exp.Exists) else self.of_result
-            return found is None or ask(found)
+            return inner_scope is None or ask(inner_scope)
         if isinstance(node, OF_ROWS):
             return self.has_rows(scope)
         if isinstance(node, exp.Case | exp.If):

@@ -27,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from foundation.errors import AgentGRPOError, UserError
+from foundation.errors import AgentGRPOError, UserError, problems_of
 from foundation.http_gate import RETRY_AFTER_S, Gate, RequestMetrics, Traffic
 from sql_agent.agent.conversation import Stopped, Tell
 from sql_agent.errors import Fault, LLMFault
@@ -83,9 +83,7 @@ def _parsed[T: BaseModel](kind: type[T], body: bytes) -> T:
     try:
         return kind.model_validate_json(body)
     except ValidationError as exc:
-        error = exc.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, error["loc"])) or "body"
-        raise NoReply(400, f"{where}: {error['msg'].removeprefix('Value error, ')}", INVALID) from None
+        raise NoReply(400, problems_of(exc, most=1, whole="body"), INVALID) from None
 
 
 class AgentApi:

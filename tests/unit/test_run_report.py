@@ -480,4 +480,4 @@ def test_averages_say_that_they_are_and_one_question_has_no_interval(tmp_path: P
     run = RunData(tmp_path, metrics=[{"kind": "train", "step": n, "train/loss": 1.0} for n in range(1, 401)])
     chart = pages._loss(run)
     assert chart and chart.legend[0][1] == "loss, mean of 3 steps"
-    assert pages.interval(Estimate(0.5, 0.5, 0.5, 1)) == "0.500"
+    assert str(Estimate(0.5, 0.5, 0.5, 1)) == "0.500"
