@@ -85,19 +85,23 @@ def write_json(path: Path, tree: dict[str, Any]) -> None:
 
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; {} where there is none that can be read."""
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return tree if isinstance(tree, dict) else {}
+    return _object_in(path) or {}
 
 
 def whole_object(path: Path) -> dict[str, Any]:
     """The same. Raises UserError where there is none."""
-    if tree := read_object(path):
+    if (tree := _object_in(path)) is not None:
         return tree
     problem = "is damaged, or was not written whole" if path.is_file() else "does not exist"
     raise UserError(f"{path}: {problem}; name another folder, or put a copy of the file back")
+
+
+def _object_in(path: Path) -> dict[str, Any] | None:
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return tree if isinstance(tree, dict) else None
 
 
 def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
