@@ -17,7 +17,12 @@ ASIDE = re.compile(r"[,，;；](?=\s{0,2}(?:如需|如果?您?还?需要?|if you
 ADDRESSES = re.compile(  # speaks to the reader, or of the speaker
     r"\b(?:you|your|yours|i|me|we|us)\b|[您你我请祝]|欢迎|建议|[需想]?要|随[时便]|(?:其[他它]|别的|更多).*[?吗]"
     r"|^\W*(?:anything|any|need|want|more|cheers|happy|glad|pleased|hope|just|feel free|ask|tell|say)\b"
+    r"|^\W*[a-z]{3,}ing (?:an?|the|for|to)\b[^,;:]*\?|\bbe (?:useful|helpful|interesting)\b"
 )
+OPENS = re.compile(  # what the speaker may do
+    r"^\W*(?:(?:if|should|in case) you\b[^,]*, *)?(?:i (?:can|could|ll|will|would|d)\b|(?:shall|should|can) i\b)"
+)
+STATES = re.compile(r"\b(?:is|are|was|were|has|have|had|see|think|guess|swear|imagine)\b")
 ACTS = re.compile(
     r"\b(?:else|help\w*|assist\w*|questions?|further|more|another|additional|details?|wants?|needs?|likes?|interest\w*"
     r"|hope|happy|glad|ask|tell|let|say|show|list|plot|share|give|explain|compare|look|dig|break|walk|expand|explore"
@@ -60,14 +65,15 @@ NOTICE = re.compile(  # what it is that follows
     r"\W*[:：]"
 )
 FIXES = re.compile(  # the answer itself: "should I say rye?"
-    r"\b(?:say|(?<!would )be|mean|answer\w*|count|call|take|put|add|make it|correct|fix|change"
+    r"\b(?:say|(?<!would )be(?! (?:useful|helpful|interesting))|mean|answer\w*|count|call|take|put"
+    r"|add(?! (?:the|an?|more)\b)|make it|correct|fix|change"
     r"|replace|redo|recheck|re-?run|verify|confirm|double)\b"
     r"|(?<!是不)(?<!您)是(?![否不])|[改换填写选指重叫]|说(?!明)|(?<!解)答|当作|算[作成]|核[实对]|确认"
 )
 NAME = re.compile(r"\b(?!I\b)[A-Z][\w-]*")
-DOUBTFUL = {"if", "or", "about", "could", "哪", "可以", "如果", "或", "疑", "?"}  # as every offer may be
+DOUBTFUL = {"if", "or", "about", "could", "may", "哪", "可以", "如果", "或", "疑", "?"}  # as every offer may be
 CHOICE = re.compile(
-    r"要不要|是不是|是否|不清楚|不明白|不懂|进1步|前\d+|\btop \d+|\b(?:csv|excel|json|pdf|sql)\b", re.I
+    r"要不要|是不是|是否|不清楚|不明白|不懂|进1步|前\d+|\btop \d+|1[张份下]|\b(?:csv|excel|json|pdf|sql)\b", re.I
 )  # and in what form
 
 
@@ -112,12 +118,10 @@ def _is_offer(said: str, numbers: Set[str] = frozenset()) -> bool:
     bare = CHOICE.sub(" ", said)
     bare = re.sub(r"(?<=[a-z] )1\b(?!\d)", " ", bare)  # each one
     bare = COMPARED_YEAR.sub(" ", bare) if "?" in said else bare
-    is_own = (
-        not TELLS.search(said)
-        and ADDRESSES.search(said)
-        and ("?" in said or ACTS.search(said))
-        and not FIXES.search(bare)
+    may_act = (OPENS.search(said) and not STATES.search(said)) or (
+        ADDRESSES.search(said) and ("?" in said or ACTS.search(said))
     )
+    is_own = may_act and not TELLS.search(said) and not FIXES.search(bare)
     return (
         bool(is_own)
         and not ({*re.findall(r"\d+", bare)} - numbers or DENIALS.search(bare))

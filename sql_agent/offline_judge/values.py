@@ -38,6 +38,7 @@ HALVES = (  # two and a half hours, half an acre; no half of a year, as in 上�
     re.compile(r"(?<![\d上下前后大多过一])(半)(?=[个小天年月日亩斤里米吨升])"),
     re.compile(r"(?<![.\d])(\d+) and (?:a|1) half\b"),
 )
+QUARTERS = re.compile(r"(?<![.\d])(\d+) and (?:(a|1)|3) quarters?\b")
 LASTS = re.compile(r"(?<![\d.])(\d+) ?(?:hours?|hrs?|h)[, ]{0,2}(?:and )?(\d+) ?(?:minutes?\b|mins?\b|分钟?)")
 YUAN = re.compile(r"(?<!\d)(\d+)[元块](\d)角?(?:(\d)分)?(?!\d)")
 PERCENT = re.compile(r"百分之(-?\d[\d.]*)|(?<!\d)(?<!\d\.)(-?\d+(?:\.\d+)*) ?(?:%|per ?cent\b)")
@@ -65,7 +66,10 @@ CLOCKS = (
     re.compile(rf"{HOUR}(?:\.(?P<m>[0-5]\d))?{AM}"),
     re.compile(rf"(?P<half>{HALF})?{HOUR}[点时](?:(?P<m>[0-5]?\d)分(?:(?P<s>[0-5]?\d)秒)?|[半整]|(?(half)|(?!)))"),
 )
-MOMENT = re.compile(rf"({DAY})(?:[,;、 ]|\ba?t\b|的)*({TIME})|({TIME})(?:[,; ]|\bon\b)*({DAY})")
+MOMENT = re.compile(
+    rf"({DAY})(?:[,;、 ]|\ba?t\b|的|\n\W*(?:time|[\u4e00-\u9fff]{{0,4}}时间)\W*:)*({TIME})"
+    rf"|({TIME})(?:[,; ]|\bon\b)*({DAY})"
+)
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 BLANK_THOUSANDS = re.compile(r"(?<![\d.,:/-])[1-9]\d{0,2}(?: \d{3})+(?=\.\d\d?(?!\d)|(?![\d.,:/-]*\d))")
 NUMBERED = re.compile(r"(?<=\d)(?<![^\W\d]\d)-(?=[a-z]{3})", re.I)  # a 45-minute crossing
@@ -107,6 +111,7 @@ def plain(text: str) -> str:
     text = COINS.sub(lambda m: f"{m[1]}.{int(m[3]):02} {m[2]}", text)
     for pattern in HALVES:
         text = pattern.sub(lambda m: f"{0 if m[1] == '半' else m[1]}.5{(m.re.groups > 1 and m[2]) or ''}", text)
+    text = QUARTERS.sub(lambda m: f"{m[1]}.{25 if m[2] else 75}", text)
     text = LASTS.sub(lambda m: f"{60 * int(m[1]) + int(m[2])} minutes ", text)
     text = DECIMAL.sub(lambda m: f"{m[1]}.{m[2]}".rstrip("0").rstrip("."), text)
     text = BELOW_ZERO.sub(lambda m: f" -{m[1] or m[2]}", text)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 from faker import Faker
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from sql_agent.offline_judge.judge import grade
@@ -331,6 +331,7 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
     shares |= {"foundry en": 0.87, "held foundry en": 0.84, "held foundry zh": 0.88}
     shares |= {"hopfarm en": 0.87, "held hopfarm en": 0.81, "held hopfarm zh": 0.78}
     shares |= {"held glass en": 0.82, "saltworks en": 0.92}
+    shares |= {"cinema en": 0.78, "cinema zh": 0.8, "held cinema en": 0.7, "held cinema zh": 0.65}
     shares |= {"gauge en": 0.94, "gauge zh": 0.97, "held gauge en": 0.8}
     shares |= {"kennel en": 0.88, "kennel zh": 0.9, "held kennel en": 0.74, "held kennel zh": 0.79}
     paid = shares.get(f"{part} {language}", 0.93)
@@ -377,6 +378,45 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
     assert sum(value <= 0.1 for value in lies) >= least * len(lies)
     least = {"columns": 0.95, "winery": 0.95, "tramway": 0.88, "kennel": 0.9}.get(part.removeprefix("held "), 1)
     assert sum(value < 0.9 for value in parts) >= least * len(parts)
+
+
+DOORS = [("1", "oak", "12"), ("2", "pine", "7"), ("3", "teak", "3")]
+
+
+@pytest.mark.parametrize(
+    ("question", "rows", "answer", "value"),
+    [
+        ("How high is the dam?", [("31",)], "31 metres. If you're curious, I can run the same for the others.", 1),
+        ("How high is the dam?", [("31",)], "31 metres. Would a chart be useful?", 1),
+        ("How high is the dam?", [("31",)], "31 metres. I could be off: I think it is lower.", 0),
+        ("How high is the dam?", [("31.25",)], "It rises thirty-one and a quarter metres.", 1),
+        ("How high is the dam?", [("31.25",)], "It rises thirty-one and a half metres.", 0),
+        ("Which wood sells most?", [("oak", "1904")], 'It is "oak", with 1,904 sales (some 1.9 thousand).', 1),
+        ("Which wood sells most?", [("oak", "1904")], "It is oak, with 1,804 sales.", 0),
+        ("Which wood sells most?", [("oak", "1904")], "Oak is the rarest of the woods.", 0),
+        ("Which wood sells most?", [("oak", "1904")], "### Best seller\n\n- Name: oak\n- Sales: 1904", 1),
+        ("Which mill sawed it in March 2023?", [("Elm Mill",)], "I kept 2023-03-04 to 2023-03-31. It was Elm Mill.", 1),
+        ("Which woods do we sell?", DOORS, "Oak, pine and teak.", 1),
+        ("Which woods do we sell?", DOORS, "Oak, pine, and that's it.", 0),
+        ("How many doors of each wood?", DOORS, "Oak 12 (about 55%), pine 7 (about 32%), teak 3.", 1),
+        ("How many doors of each wood?", DOORS, "Oak 7, pine 12, teak 3.", 0),
+    ],
+)
+def test_what_stands_around_the_values_of_rows(
+    question: str, rows: list[tuple[str, ...]], answer: str, value: float
+) -> None:
+    names = ["id", "wood", "doors"] if len(rows[0]) == 3 else ["value", "sold"]
+    cells = [Cell(text, f"0 {n}", name) for n, row in enumerate(rows) for name, text in zip(names, row, strict=False)]
+    verdict = grade(question=question, reference="", answer=answer, evidence=cells, kind=kind_of_cells(question, cells))
+    assert verdict and verdict.value == value
+
+
+@pytest.mark.parametrize(
+    "stamp", ["- Date: 29 February 2024\n- Time: 17:45", "2024-02-29 17:45", "日期:2024年2月29日\n时间:17:45"]
+)
+def test_day_and_time_on_lines_of_their_own(stamp: str) -> None:
+    assert value("When was the last parcel booked in?", "", stamp, "2024-02-29 17:45:00") == 1
+    assert value("When was the last parcel booked in?", "", stamp.replace("17", "16"), "2024-02-29 17:45:00") == 0
 
 
 HIKE, HEIGHT, BUILT = (
@@ -713,6 +753,7 @@ CODE = st.from_regex(r"[A-HKX0-9]{2,7}", fullmatch=True).filter(lambda code: re.
 
 @settings(max_examples=300, deadline=None)
 @given(st.tuples(CLOCK, CLOCK) | st.tuples(CODE, CODE))
+@example(("46", "50"))
 def test_another_code_or_time_is_another_answer(cells: tuple[str, str]) -> None:
     cell, other = cells
     assume(cell not in other and other not in cell)

@@ -18,7 +18,7 @@ from sql_agent.offline_judge.lexicon import tokens
 from sql_agent.offline_judge.slots import COMMON, stem, terms
 from sql_agent.offline_judge.typed.calculation import VALUE, without_numbers
 from sql_agent.offline_judge.typed.doubted import denials, new_doubts
-from sql_agent.offline_judge.typed.sentences import lexicon_of, overwritten
+from sql_agent.offline_judge.typed.sentences import VERB, lexicon_of, overwritten
 from sql_agent.offline_judge.typed.sought import MOMENT, Sought, has_rival_number, numbered
 from sql_agent.offline_judge.values import DATE, NUMBER, TIME, plain
 from sql_agent.words.meanings import is_chinese_verb
@@ -34,13 +34,14 @@ PROCESS = re.compile(
     r"|multipl(?:ied|ying))\b"
     r"|[升降]序|计[算数]|统计|求和|相[加减]|通过|排序|分组|汇总|筛选|[a-z_]表|查[询了看得到遍一1]|经查|[我再]查|列名|[数依]据|假设|结果|语句|来源|记[录载]"
 )
+DID = re.compile(r"^\W*i (?:[a-z]+ly )?(?:just )?(?:[a-z]+ed|took|kept|ran|made|went)\b|^我[把将按对]")  # what was done
 OF_PROCESS = re.compile(
     r"\b\d+ (?:more |sql |separate |simple )?(?:quer(?:y|ies)|tables?|columns?|records?|rows?|joins?|attempts?|times?"
     r"|tr(?:y|ies)|steps?|statements?|lookups?)\b|第?\d+[次遍条张个](?:sql|语句|查询|表|列|数据库|步)?"
     r"|\b(?:multiplied by|times) 100\b|乘以?100"
 )
 ROUGH = {"about", "around", "approximately", "roughly", "over", "under", "nearly", "almost", "more than", "less than"}
-ROUGH |= {"after", "before", "between", "above", "below", "约", "大约", "左右", "超过", "近", "but"}
+ROUGH |= {"after", "before", "between", "above", "below", "约", "大约", "左右", "超过", "近", "接近", "but"}
 PREPOSITION = re.compile(
     r"(?:\b(?:in|at|on|from|of|for|under|near|behind|to|since|until|through|after|before|during|into|along|named|than)"
     r" (?:the |an? |its |their |his |her )?)$"
@@ -54,9 +55,8 @@ JOINS = re.compile(
 BEGINS_ZH = re.compile(r"(?:为了?|因为?|由于|其中|比|从|共|已|在|位于|排名?第)")
 SECOND = re.compile(r"\b(?:second|third|runner-up|followed|trails?)\b|紧随|第[23]名|其次|仅次")
 ORDINAL = re.compile(r"\b(?:second|third|fourth)[- ](?:\w+est|most)\b|第\d+")
-VERB = re.compile(r"\b(?:is|are|was|were|did|does|has|had|came|won)\b")
 LINKED = re.compile(rf"{VERB.pattern}|\b(?:in|at|on|from|of|with|for|by|since|until|under|than|to)\b")
-COUNT = re.compile(r"(?:with |[共约有] ?)?\d[\d.]{0,15} ?(?:[a-z]+|[^\W\d]{1,3})")
+COUNT = re.compile(r"(?:with |[共约有近] ?|接近)?\d[\d.]{0,15} ?(?:[a-z]+|[^\W\d]{1,3})")
 MISTAKES = {"but", "错", "修正", "更正", "wrong", "mistake", "error"}
 EVALUATES = re.compile(
     r"\b(?:right|correct|true|accurate|certain|sure|confirmed|verified|valid|known|recorded|available|listed)\b"
@@ -70,6 +70,7 @@ WHEN = re.compile(rf"(?:on |at |from |时间是?为?|于|从)?(?:{DATE.pattern}|
 HEAP = 3  # candidates told alike
 MIN_NEW = 2  # words that make a sentence one of other things
 RETRACTS = re.compile(r"^\W*(?:no\b|不[、,;])|\btake (?:it|that|this) back|不好意思")
+YEAR_DIGITS = 4
 MAX_NAME_ZH = 4  # characters
 
 
@@ -182,12 +183,17 @@ def is_of_other_things(raw: str, value: Sought) -> bool:
 def _is_process(raw: str, question: str, *, is_before: bool) -> bool:
     """Whether a text tells of queries, tables and the like; before the value, of mistakes too."""
     said = plain(raw)
-    if not PROCESS.search(said):
+    if not PROCESS.search(said) and not DID.search(said):
         return False
+    years = {year for year in NUMBER.findall(question) if len(year) == YEAR_DIGITS}
+    said = re.sub(
+        rf"{DATE.pattern}|\bq\d\b", lambda day: " " if day[0][0] == "q" or day[0][:4] in years else day[0], said
+    )
     said = without_numbers(said, frozenset(NUMBER.findall(question)))
     said = PROCESS.sub(" ", OF_PROCESS.sub(" ", said))
     doubts = new_doubts(said, question) - (MISTAKES if is_before else set())
     denied = {*DENIALS.findall(said)} - {*DENIALS.findall(question)}
+    raw = re.sub(r"\b[A-Z]\w*", lambda word: word[0].lower() if word[0].lower() in question else word[0], raw)
     return not (re.search(r"[?？\d]", said) or denied or doubts or _has_names(raw, is_sentence=True))
 
 

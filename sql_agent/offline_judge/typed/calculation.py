@@ -69,7 +69,8 @@ def without_again(said: str, numbers: Sequence[float], unit: str) -> str:
 
     def is_again(amount: re.Match[str], number: float) -> bool:
         again, (kind, size) = float(amount["number"]), UNITS.get(amount["unit"] or unit, ("", 1.0))
-        if is_same(again, number) or kind != own_kind or not (amount["about"] or size != own_size):
+        is_rough = amount["about"].strip() not in ("", "or")  # "46 or 50" tells two
+        if is_same(again, number) or kind != own_kind or not (is_rough or size != own_size):
             return False
         wanted, digits = abs(number) * own_size / size, len(re.sub(r"\D", "", amount["number"]).strip("0"))
         is_near = size != own_size and abs(again - wanted) <= SAME_IN_UNIT * wanted

@@ -47,7 +47,7 @@ WHOLE = re.compile(  # of a row
 )
 WHO = re.compile(r"\bwho(?:m|se)?\b|谁")
 DIFFERS = re.compile(
-    r"\bmore\b.*\bthan\b|\b(?:differ|increase|grow|rise|change|gap)|[增减相][加长少差比]|差[多距额]?|[多少高低](?:出|了)?多少"
+    r"\bmore\b.*\bthan\b|\b(?:differ|exceed|increase|grow|rise|change|gap)|[增减相][加长少差比]|差[多距额]?|[多少高低](?:出|了)?多少"
 )
 IS_FLAG = re.compile(r"[01ynft]|yes|no|true|false|[是否]")
 MOMENT = re.compile(rf"{DATE.pattern}|{TIME}|\d{{4}}(?:-\d\d)?")

@@ -28,6 +28,7 @@ NEAR = {"or", "或", "about", "around", "over", "under", "between", "above", "be
 AT_VALUE = re.compile(rf"(?:\b(?:{'|'.join(NEAR)}) (?:the |an? |some )*|或者?|^或)[#\d]|# *(?:or\b|或)|^(?:or\b|或)")
 ROUNDED = {"about", "around", "approximately", "roughly", "约", "大约", "大概", "大致", "左右"}
 MANY_DIGITS = 5  # of a number that is told as a rough one
+PERMITS = re.compile(r"\b(?:can|may|allowed|permitted)\b")
 NO_OTHERS = re.compile(r"\bno (?:other|1 else|further)\b|\bnobody else\b|没有?(?:任何)?(?:其他|其它|别的)")  # is more
 SIGN_OF_WORD = re.compile(r"[绝无非莫][\u4e00-\u9fff]")  # 绝育 denies nothing
 COUNTS = re.compile(r"\bhow many (?!percent)|[多几]少?[个名位只台辆条本件]")  # no share
@@ -39,6 +40,10 @@ OF_VALUE = re.compile(  # somebody else: "her brother"
     r"# s (?!the\b|an?\b|in\b)(\w+)"
     r"|(?:[由被]|的[^\W\d]{1,4}[是为])#+的(学生|徒弟|老师|师[父傅]|[儿孙]子|女儿|妻子|丈夫|[哥弟]{2}|[姐妹]{2}|父亲|母亲"
     r"|朋友|助[手理]|同[事学]|对手)"
+)
+MOST, LEAST = (  # what is most is no answer to what is least
+    re.compile(r"\b(?:most|maximum|(?:larg|high|bigg|great|long|old|busi)est)\b|最[多大高长久重]"),
+    re.compile(r"\b(?:least|minimum|(?:few|small|low|rar|short|young)est)\b|最[少小低短轻]"),
 )
 OTHER_RANK = re.compile(r"(?:\b(?:former|deputy|vice|acting|interim|ex)[ -]|副|前任)([a-z]+|[\u4e00-\u9fff]{2})")
 PLACE = re.compile(
@@ -98,6 +103,7 @@ class Doubts:
         is_long = (
             re.search(r"\.\d\d", truth.values[0]) or len(re.sub(r"\D", "", truth.values[0]).rstrip("0")) >= MANY_DIGITS
         )
+        self._own |= {"may"} if PERMITS.search(question) else set()
         self._own |= ROUNDED if truth.kind == "number" and is_long else set()
 
     def _without_words(self, text: str) -> str:
@@ -143,6 +149,18 @@ class Doubts:
             return True
         if self._truth.kind == "number" and CHANGE.search(clause) and not ASKS_CHANGE.search(self._question):
             return True
+        if (
+            "#" in clause
+            and self._truth.n_values == 1
+            and any(
+                asked.search(self._question)
+                and other.search(clause)
+                and not asked.search(clause)
+                and not other.search(self._question)
+                for asked, other in ((MOST, LEAST), (LEAST, MOST))
+            )
+        ):
+            return True
         places = {*PLACE.findall(clause)} - {*PLACE.findall(self._question)}
         return bool(places) and "#" in clause and len(self._truth.rows) == 1
 
@@ -157,7 +175,7 @@ def without_limits(clause: str, question: str) -> str:
     for before, behind in LIMITS:
         for numbers in re.findall(rf"(?:{before}) ?(\d[\d.]*)|(\d[\d.]*)(?:{behind})", question):
             number = re.escape("".join(numbers))
-            clause = re.sub(rf"(?:{before}) ?(?={number}(?![\d.]))", " ", clause)
+            clause = re.sub(rf"(?:{before}) ?(?:the )?(?={number}(?![\d.]))", " ", clause)
             clause = re.sub(rf"(?<![\d.])({number})(?:{behind})", r"\1", clause)
     return clause
 

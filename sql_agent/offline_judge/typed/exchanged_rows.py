@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.slots import SAME
 from sql_agent.offline_judge.tables import Told, is_swapped, is_torn
+from sql_agent.offline_judge.typed.columns import IS_KEY
 from sql_agent.offline_judge.typed.forms import forms_of
 from sql_agent.offline_judge.typed.truths import Truth, form_of
 
@@ -21,7 +22,7 @@ MIN_WORD = 4  # letters of a word that tells a column
 
 def are_exchanged(truth: Truth, question: str, said: str) -> bool:
     is_by_column = len(truth.rows) == 1
-    rows = _columns_as_rows(truth) if is_by_column else truth.rows
+    rows = _columns_as_rows(truth) if is_by_column else _without_spare_columns(truth, question)
     if len(rows) < 2 or max(map(len, rows)) < 2:
         return False
     told = _told_in(said, rows, question)
@@ -37,6 +38,17 @@ def are_exchanged(truth: Truth, question: str, said: str) -> bool:
     if not truth.is_ordered and all(not is_heading and under & asked_words for _, under, is_heading in told):
         return is_torn([*asked, *told])
     return is_swapped(told) if is_by_column else is_torn(told)
+
+
+def _without_spare_columns(truth: Truth, question: str) -> Rows:
+    """The rows without the columns that tell no row from another: with one value in all, and of numbers as keys."""
+    columns, told = [*zip(*truth.rows, strict=False)], {*truth.values, *spell(question).split()}
+    kept = [
+        column
+        for name, column in zip(truth.columns, columns, strict=False)
+        if len({*column}) > 1 and (told & {*column} or not (IS_KEY.search(name) and all(map(str.isdecimal, column))))
+    ]
+    return [*zip(*kept, strict=True)]
 
 
 def _told_in(text: str, rows: Rows, question: str) -> list[Told]:

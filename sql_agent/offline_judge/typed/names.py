@@ -15,7 +15,7 @@ from sql_agent.words.meanings import is_english, is_general
 
 LETTER = r"[^\W\u4e00-\u9fff]"  # of no Chinese word, or a digit
 WORD_WITHIN = re.compile(  # a line or sentence
-    rf"(?<![.!?:–—|>-] )(?<!^)(?<![\n\"“*>(])(?<!{LETTER})(?![\d_]){LETTER}+"
+    rf"(?<![.!?:–—|>#-] )(?<!^)(?<![\n\"“*>(])(?<!{LETTER})(?![\d_]){LETTER}+"
 )
 PAIR = re.compile(rf"(?<!{LETTER})([A-Z](?:{LETTER}|-)*) (?=([A-Z](?:{LETTER}|-)*))")
 UNCASED = re.compile(rf"(?<!{LETTER})(?:[a-z]{{4,}}|[A-Z]{{4,}})(?!{LETTER}|_)")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from sql_agent.offline_judge.doubts import SOURCE
@@ -56,7 +56,7 @@ SIGN = re.compile("[?❌❎✖✗✘⛔🚫👎]|(?:[≠¬]|!=) ?#")  # that ask
 NUMBER_SIGN = re.compile(rf"{SIGN.pattern}|[<>≤≥±√]=? ?#")
 MONEY = re.compile("[$€£]")
 SINCE = re.compile(r"\b(?:in|since|from) (?:19|20)\d\d\b|(?:19|20)\d\d年")
-ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?)\b ?|(?:(?<!\d)只|仅)有?|唯1")  # of a part of a list
+ONLY = re.compile(r"\b(?:only|just|sole(?:ly)?|that s (?:it|all))\b ?|(?:(?<!\d)只|仅)有?|唯1")  # of a part of a list
 PLACE_ZH = re.compile(r"第\d{1,2}[名位]?")  # of a list
 PLACES = re.compile(r"\b(?:second|third|fourth|fifth)\b")
 ASKS_WHO_DID = re.compile(r"(?:who|which [a-z]+) ")
@@ -104,7 +104,7 @@ class Reading:
         columns = " ".join(truth.columns).split()
         self._columns = Lexicon(word for word in columns if stem(word) not in self._content)
         marked = self.marked(self.said)
-        clauses = [*self._clauses(marked)]
+        clauses = self._clauses(marked)
         self.order = [self._value_of[spelling] for clause in clauses for *_, spelling in clause.values]
         self.spare_numbers = self._spare_numbers(marked)
         money = [" ".join(["", *MONEY.findall(text)]) for text in (raw_question, answer)]  # no part of plain numbers
@@ -128,10 +128,11 @@ class Reading:
             return False
         marked = self.marked(in_asked_form(answer, self._truth, self._question))
         own = {number.lstrip("-") for token in self._numbers for number in NUMBER.findall(token)}
+        own |= {number.lstrip("-") for value in self._truth.values for number in NUMBER.findall(value)}
         known = {form for number in own for form in forms_of(number, "number", self._question, "")}
         known |= {f"{float(number) * scale:.15g}" for number in own if "." in number for scale in SCALES.values()}
         amounts = NUMBER.findall(re.sub(rf"{DATE.pattern}|{TIME}", " ", marked))
-        return any(amount.lstrip("-") not in known for amount in amounts)
+        return any(amount not in known and not _rounds(amount, own) for amount in (one.lstrip("-") for one in amounts))
 
     def _without_own(self, said: str, value: Sought) -> str:
         """What is said, without the question's period, the years of a name and the terms of a number."""
@@ -154,6 +155,7 @@ class Reading:
         self._of_question = {token[0] for token in tokens(self._question)}
         self._asked, self._told = [*_places_of_numbers(self._question)], {*spell(self._all_said).split()}
         self._beside = {token for token in of_rows if NUMBER.fullmatch(token)}
+        self._numbered = {token for token in of_rows if re.search(r"\d", token)}
         self._numbers = self._of_question | of_rows
         self._numbers |= {str(place) for place in range(1 if is_of_words else truth.n_values, truth.n_values + 1)}
         self._numbers |= {"1"} if self._value.is_superlative else set()  # the first one
@@ -214,7 +216,7 @@ class Reading:
                 return min(n, MAX_ITEMS)
         return MAX_ITEMS
 
-    def _clauses(self, marked: str) -> Iterator[Clause]:
+    def _clauses(self, marked: str) -> list[Clause]:
         """No mark within a value ends a clause."""
         ends = [*CLAUSE_END.finditer(marked)]
         places = zip([0, *(end.end() for end in ends)], [*(end.start() for end in ends), len(marked)], strict=True)
@@ -222,14 +224,20 @@ class Reading:
             (self.said[start:end].strip(), marked[end : end + 1], "#" in marked[start:end]) for start, end in places
         ]
         pieces = [piece for piece in pieces if piece[0]]
-        has_told = has_read = False
-        for (text, mark, tells), (*_, tells_next) in pairwise([*pieces, ("", "", False)]):
-            leads = tells_next and (mark == ":" or (mark == "\n" and not has_told))
-            clause = self._clause(text, leads=leads, follows=has_read)
-            yield clause
-            has_told, has_read = has_told or tells, has_read or bool(clause.values)
+        clauses, n_read = list[Clause](), 0
+        for text, *_ in pieces:
+            clauses.append(self._clause(text, follows=n_read > 0))
+            n_read += len(clauses[-1].values)
+        first = next((n for n, (*_, tells) in enumerate(pieces) if tells), len(pieces))
+        leads = False  # what comes next: a heading leads to a label, a label to what is told or known
+        for n in reversed(range(len(pieces))):
+            is_label = pieces[n][1] == ":" or (pieces[n][1] == "\n" and n <= first)
+            is_lead = is_label and leads
+            leads = is_lead or pieces[n][2] or (pieces[n - 1][1] == ":" and not clauses[n].unknown)
+            clauses[n] = replace(clauses[n], leads=is_lead)
+        return clauses
 
-    def _clause(self, text: str, *, leads: bool, follows: bool) -> Clause:
+    def _clause(self, text: str, *, follows: bool) -> Clause:
         values, _ = self._values.read(text)
         marked = overwritten(text, values, "#")
         count = self._count if values or not self._may_count else self._total
@@ -240,7 +248,7 @@ class Reading:
             for start, end in unknown
             if not (around[start:end].isascii() and content_of(around[start:end]) <= self._content)
         ]
-        return Clause(text, marked, around, values, courtesy, unknown, leads, follows)
+        return Clause(text, marked, around, values, courtesy, unknown, leads=False, follows=follows)
 
     def _is_clean(self, clause: Clause) -> bool:
         marked = overwritten(clause.marked, [span for span in FRAME.read(clause.around)[0] if is_phrase(span[2])])
@@ -316,7 +324,7 @@ class Reading:
         is_free = all(NUMBER.fullmatch(one) and not self._value.is_alike(one) for one in new)
         if not self._truth.is_named or clause.values or not new or is_free or clause.leads:
             return False
-        has_number = any(token[0] in self._beside for token in tokens(clause.around))
+        has_number = any(token[0] in self._numbered for token in tokens(clause.around))
         return not has_number and not self._is_source(clause)
 
     def _is_source(self, clause: Clause) -> bool:
@@ -331,6 +339,12 @@ class Reading:
             return is_topic and OPENS_ZH.match(clause.text) is not None
         is_long = not clause.text.isascii() and len(clause.text) > LONG_ITEM_ZH
         return is_topic and (is_long or bool(_topics(self._question) & _topics(clause.text)))
+
+
+def _rounds(amount: str, numbers: Iterable[str]) -> bool:
+    """Whether an amount is one of these numbers with fewer digits: 1.9 thousand for 1904."""
+    digits = len(amount.replace(".", "").strip("0"))
+    return any(float(f"{float(number):.{digits}g}") == float(amount) for number in numbers if digits and float(number))
 
 
 def _places_of_numbers(text: str) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -16,6 +16,7 @@ from sql_agent.offline_judge.slots import stem
 from sql_agent.offline_judge.words import PHRASES, phrases
 
 CLAUSE_END = re.compile(r"(?<!\d)[,:]|[,:](?!\d)|[;。!?\n、|()—–/→>]|(?<!\d)\.|\.(?!\d)| - |--")
+VERB = re.compile(r"\b(?:is|are|was|were|did|does|has|had|came|won)\b")
 AUXILIARIES = {*map(stem, re.findall(r"\w+", "is are was were do does did has have had can could will would should"))}
 GRAMMAR = {stem(token[0]) for token in tokens(f"{FREE} {TITLES}")} | AUXILIARIES | {"not", "no"}
 COMMON = [*f"{FREE} {TITLES}".split(), *phrases(f"{TALK} {PHRASES}")]  # of frames and courtesy

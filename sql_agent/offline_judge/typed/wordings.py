@@ -15,7 +15,7 @@ from sql_agent.offline_judge.offers import cut_offers
 from sql_agent.offline_judge.slots import stem
 from sql_agent.offline_judge.typed.calculation import is_same, without_again
 from sql_agent.offline_judge.typed.names import NO_NAMES, capitalised
-from sql_agent.offline_judge.typed.sentences import CLAUSE_END, FRAME, content_of
+from sql_agent.offline_judge.typed.sentences import CLAUSE_END, FRAME, VERB, content_of
 from sql_agent.offline_judge.typed.sql_parts import without_sql
 from sql_agent.offline_judge.typed.truths import Truth
 from sql_agent.offline_judge.typed.yes_no import verdict
@@ -24,6 +24,13 @@ from sql_agent.offline_judge.values import DATE, MONTH, MONTHS, NUMBER, plain
 
 SYMBOL = re.compile("[✅✔☑👉🎉📊📅🏆🔍💡📝📌😊🙂]\ufe0f? ?|</?answer>")  # says nothing
 PARTICLE = re.compile(r"(?<=[\u4e00-\u9fff])(?:[哦喔呀啦]+(?=[^\w、]|$)|(?<=[好呢啦哦])[~～])")
+ROUGHLY = re.compile(  # beside names and lists: (about 46 %)
+    r"(?:[(（,，] ?)?(?:\b(?:about|around|approximately|roughly|some)|大?约) ?[£$€¥]?\d[\d.,]*"
+    r"(?: ?%| percent\b)(?: of \w+)?[)）]?|[(（](?:about|around|approximately|roughly|some|大?约) ?[£$€¥]?\d[\d.,]*"
+    r" ?(?:[kKmM]|bn|thousand|million|billion|[万亿千])?[^\W\d]{0,2}[)）]"
+)
+HEADING = re.compile(r"^\s*(?:#+ [^\n]+|\*\*[^*\n]+\*\*)[ \t]*\n+(?=\s*\S)")
+COMMA_ZH = re.compile(r"(?<=[\u4e00-\u9fff\d*`》」”）)]) ?, ?(?=[*`《「“]{0,3}[\u4e00-\u9fff])")
 # Blanks between Chinese words: 蓝色 绿色
 HEAPED = re.compile(r"(?<=[\u4e00-\u9fff])[\"”*+^]{0,3}[ \t]{1,4}[\"“*+^]{0,3}[ \t]{0,4}(?=[\u4e00-\u9fff])")
 YEAR = re.compile(r"(?<![\d.,-])(?:19|20)\d\d(?![\d.]|,\d)")
@@ -64,6 +71,12 @@ SPOKEN_TIME = re.compile(
 
 def prepared(raw: str, truth: Truth, raw_question: str) -> str:
     """A raw answer without the question that it repeats, SQL, symbols and offers; its days with the question's year."""
+    raw = COMMA_ZH.sub("，", raw)
+    if truth.is_named and not PERCENT.search(plain(raw_question)):
+        raw = ROUGHLY.sub(" ", raw)
+    title = HEADING.match(raw) if truth.kind == "yes_no" else None
+    if title and not VERB.search(plain(title[0])) and verdict([plain(title[0]).strip()], "") is None:
+        raw = raw[title.end() :]
     answer = SYMBOL.sub("\n", PARTICLE.sub("，", without_sql(_without_question(raw, raw_question), truth)))
     answer = SPOKEN_TIME.sub(_clock, _without_offer(_with_year(answer, plain(raw_question)), raw_question))
     answer = HEADER.sub("\n", answer) if truth.n_values > 1 else answer
