@@ -73,7 +73,9 @@ FIXES = re.compile(  # the answer itself: "should I say rye?"
 NAME = re.compile(r"\b(?!I\b)[A-Z][\w-]*")
 DOUBTFUL = {"if", "or", "about", "could", "may", "哪", "可以", "如果", "或", "疑", "?"}  # as every offer may be
 CHOICE = re.compile(
-    r"要不要|是不是|是否|不清楚|不明白|不懂|进1步|前\d+|\btop \d+|1[张份下]|\b(?:csv|excel|json|pdf|sql)\b", re.I
+    r"要不要|是不是|是否|不清楚|不明白|不懂|进1步|前\d+|\btop \d+|1[张份下]|\binstead(?=\?)"
+    r"|\b(?:csv|excel|json|pdf|sql)\b",
+    re.I,
 )  # and in what form
 
 

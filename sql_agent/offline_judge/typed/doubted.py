@@ -65,6 +65,9 @@ BOUNDS = (  # how a question asks for a bound itself, not for something of the l
 )
 MORE = "more|longer|greater|higher|larger|older|later|taller|heavier|bigger|further|deeper"
 LESS = "less|fewer|shorter|lower|smaller|younger|earlier|cheaper|lighter"
+NONE_MORE = re.compile(  # nobody gave more than #
+    rf"\b(?:nobody|nothing|nowhere|none|no (?:1\b|other\b)?)(?=[^#]* (?!(?:{LESS})\b)[a-z]+(?:er|re) (?:[^#]* )?than #)"
+)
 UNIT = r"(?: ?[a-z]+| ?[\u4e00-\u9fff]{0,2}?)"
 LIMITS = (  # of what a question speaks of, before a number or behind it
     (rf"\b(?:(?:{MORE}) than|over|above|exceed(?:s|ing|ed)?|after)|超过|[高大多长晚]于|逾|过了", "$^"),
@@ -113,6 +116,7 @@ class Doubts:
 
     def are_in(self, clause: str) -> bool:
         clause = self._without_words(NO_OTHERS.sub(" ", clause))
+        clause = NONE_MORE.sub(" ", clause) if MOST.search(self._question) else clause
         clause = self._without_bounds(without_limits(clause, self._question))
         if self._denies(clause) or self._is_of_another(clause):
             return True

@@ -64,6 +64,10 @@ IS_MOMENT = re.compile(rf"{MOMENT.pattern}|第\d|\d(?:st|nd|rd|th)\b|\d$")
 OPENS_ZH = re.compile(r"[这该本其它他她每各均都居占合共](?![外他它])")  # a sentence about what is told, and no item
 LONG_ITEM_ZH = 8  # characters; what is longer is a sentence
 CODE = re.compile(r"\d[a-z]|[a-z]-?\d")
+COUNTED = re.compile(
+    r"\b(?:in|are|exactly|only|these|following) (\d+) ([a-z]+)|(?:[总一]?共有?|这)(\d+)[个家座种部位名项]"
+)
+IS_ITEM = re.compile(r"\b(?:are|includes?) (?:the |an? )?(?![a-z]+(?:ed|ly)$)[a-z]+$")  # of a list
 KIND_OF_NAME = re.compile(r"\bthe ([a-z]+) (?=[\"'“‘«]?[A-Z])")  # the planet Mars
 
 
@@ -128,6 +132,7 @@ class Reading:
             return False
         marked = self.marked(in_asked_form(answer, self._truth, self._question))
         own = {number.lstrip("-") for token in self._numbers for number in NUMBER.findall(token)}
+        own |= {f"{abs(float(one) - float(other)):.15g}" for one in self._beside for other in self._beside}
         own |= {number.lstrip("-") for value in self._truth.values for number in NUMBER.findall(value)}
         known = {form for number in own for form in forms_of(number, "number", self._question, "")}
         known |= {f"{float(number) * scale:.15g}" for number in own if "." in number for scale in SCALES.values()}
@@ -233,7 +238,8 @@ class Reading:
         for n in reversed(range(len(pieces))):
             is_label = pieces[n][1] == ":" or (pieces[n][1] == "\n" and n <= first)
             is_lead = is_label and leads
-            leads = is_lead or pieces[n][2] or (pieces[n - 1][1] == ":" and not clauses[n].unknown)
+            is_known = not clauses[n].unknown and (leads or pieces[n - 1][1] == ":")
+            leads = is_lead or pieces[n][2] or is_known
             clauses[n] = replace(clauses[n], leads=is_lead)
         return clauses
 
@@ -281,7 +287,7 @@ class Reading:
     def _has_other_number(self, clause: Clause) -> bool:
         """Whether a clause has a number that may be the answer, or one in the place of a number of the question."""
         others, kind = self._other_numbers(clause), self._truth.kind
-        if self._is_renumbered(clause):
+        if self._is_renumbered(clause) or (kind in ("list", "set") and self._miscounts(clause)):
             return True
         if kind == "number" and others:
             is_period = YEAR.search(self._question) and DATE.search(clause.around)
@@ -289,6 +295,14 @@ class Reading:
             return bool(is_period) or has_rival_number(rest, self._value)
         is_count = all(map(NUMBER.fullmatch, others)) and bool(clause.values) and not IS_MOMENT.search(clause.around)
         return any(map(self._value.is_alike, others)) or (kind == "date" and bool(others) and not is_count)
+
+    def _miscounts(self, clause: Clause) -> bool:
+        """Whether a clause says that what is asked for are so many, and neither values nor rows are."""
+        known = {str(self._truth.n_values), str(len(self._truth.rows)), *self._of_question, *self._numbered}
+        return any(
+            (number or number_zh) not in known and (not noun or stem(noun) in self._content)
+            for number, noun, number_zh in COUNTED.findall(clause.around)
+        )
 
     def _is_renumbered(self, clause: Clause) -> bool:
         """Whether a number stands where the question has another one: "the 2020 final" for "the 2021 final"."""
@@ -338,6 +352,7 @@ class Reading:
         if clause.follows:
             return is_topic and OPENS_ZH.match(clause.text) is not None
         is_long = not clause.text.isascii() and len(clause.text) > LONG_ITEM_ZH
+        is_topic = is_topic and not IS_ITEM.search(clause.text)
         return is_topic and (is_long or bool(_topics(self._question) & _topics(clause.text)))
 
 

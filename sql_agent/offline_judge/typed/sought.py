@@ -35,6 +35,9 @@ TWO = re.compile(r"[和与跟比]|\b(?:and|between|than)\b")  # things
 PERCENT = re.compile(r"-?\d[\d.]{0,15} percent(?: of)?")
 COUNTS = re.compile(r"\b(?:how (?:many|much)|number|in(?= [a-z]+s\W*$))\b|(?:多少|几)个?([\u4e00-\u9fff]{1,3})")
 WORD_BEHIND = re.compile(r" *(?:more |of (?:the )?|other )?([a-z]+|[\u4e00-\u9fff])")
+RATE = re.compile(
+    r" *(?:an?|per|each|every) (?:second|minute|hour|day|night|week|month|year)\b|[^\W\d]{0,2}每[天日周月年]"
+)
 LINKS = re.compile(r"is|are|was|were|or|and|to|in|for|on|at|the|an?|as|than|but|if|with|by|from|instead|[是或和到]")
 PLURAL = re.compile(
     rf"(?: +(?!(?:{LINKS.pattern})\b)[a-z-]+){{0,2}}? +(?!(?:{LINKS.pattern}|has)\b)([a-z]{{3,}}(?<!s)s)\b"
@@ -164,6 +167,8 @@ def is_counted(behind: str, value: Sought) -> bool:
     following = WORD_BEHIND.match(behind)
     if not following:
         return True
+    if RATE.match(behind) and not RATE.search(value.question):
+        return False
     word = following[1]
     if word in UNITS and value.unit in UNITS:
         return UNITS[value.unit][0] == UNITS[word][0]

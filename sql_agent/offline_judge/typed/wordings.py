@@ -18,7 +18,7 @@ from sql_agent.offline_judge.typed.names import NO_NAMES, capitalised
 from sql_agent.offline_judge.typed.sentences import CLAUSE_END, FRAME, VERB, content_of
 from sql_agent.offline_judge.typed.sql_parts import without_sql
 from sql_agent.offline_judge.typed.truths import Truth
-from sql_agent.offline_judge.typed.yes_no import verdict
+from sql_agent.offline_judge.typed.yes_no import gives_verdict, verdict
 from sql_agent.offline_judge.units import in_unit, unit_of
 from sql_agent.offline_judge.values import DATE, MONTH, MONTHS, NUMBER, plain
 
@@ -29,6 +29,7 @@ ROUGHLY = re.compile(  # beside names and lists: (about 46 %)
     r"(?: ?%| percent\b)(?: of \w+)?[)）]?|[(（](?:about|around|approximately|roughly|some|大?约) ?[£$€¥]?\d[\d.,]*"
     r" ?(?:[kKmM]|bn|thousand|million|billion|[万亿千])?[^\W\d]{0,2}[)）]"
 )
+TABLE_LINE = re.compile(r"^[ \t]*\|[^\n]*(?:\n|$)", re.M)
 HEADING = re.compile(r"^\s*(?:#+ [^\n]+|\*\*[^*\n]+\*\*)[ \t]*\n+(?=\s*\S)")
 COMMA_ZH = re.compile(r"(?<=[\u4e00-\u9fff\d*`》」”）)]) ?, ?(?=[*`《「“]{0,3}[\u4e00-\u9fff])")
 # Blanks between Chinese words: 蓝色 绿色
@@ -47,7 +48,8 @@ DAY_ZH = re.compile(r"(?<![\d年])(?<![\d年] )(?<!年的)\d{1,2} ?月 ?\d{1,2} 
 NUMBER_AT_END = re.compile(r"(?<=[^\s\d] )(\d[\d,.:/-]*)\.(?=\s+[^\W\d])")  # of a sentence
 SINGLE = re.compile(r"\b(?:a|one|1) (?:single|sole)\b")
 NONE = re.compile(  # is 0, of what the question counts: no "no idea"
-    r"(?:\b(?:none|no|nobody|not (?:a single|any|one))\b(?: of (?:the|its|them)\b)?"
+    r"(?:\b(?:none|no|nobody|not (?:a single|any|one))\b"
+    r"(?: of (?:the|its|them)\b| (?:that|which|who) (?:is|are|was|were|ha[sd]|have)\b)?"
     r"|1[^\d\s]?[也都]没有?|没有?(?:.{0,4}任何|1[^\d\s])) ?([a-z]+|[\u4e00-\u9fff]{0,2})"
 )
 EMPTY = re.compile(
@@ -74,14 +76,22 @@ def prepared(raw: str, truth: Truth, raw_question: str) -> str:
     raw = COMMA_ZH.sub("，", raw)
     if truth.is_named and not PERCENT.search(plain(raw_question)):
         raw = ROUGHLY.sub(" ", raw)
-    title = HEADING.match(raw) if truth.kind == "yes_no" else None
-    if title and not VERB.search(plain(title[0])) and verdict([plain(title[0]).strip()], "") is None:
-        raw = raw[title.end() :]
+    if truth.kind == "yes_no":
+        raw = _without_layout(raw)
     answer = SYMBOL.sub("\n", PARTICLE.sub("，", without_sql(_without_question(raw, raw_question), truth)))
     answer = SPOKEN_TIME.sub(_clock, _without_offer(_with_year(answer, plain(raw_question)), raw_question))
     answer = HEADER.sub("\n", answer) if truth.n_values > 1 else answer
     answer = FIRST_CELL.sub(lambda cell: cell[1] if plain(cell[1]) in truth.values else cell[0], answer)
     return HEAPED.sub("、", answer) if truth.kind in ("name", "set") else answer
+
+
+def _without_layout(raw: str) -> str:
+    """A raw answer to a question of yes or no without its title, and without a table beside a verdict."""
+    title = HEADING.match(raw)
+    if title and not VERB.search(plain(title[0])) and not gives_verdict(plain(title[0])):
+        raw = raw[title.end() :]
+    rest = TABLE_LINE.sub("\n", raw)
+    return rest if gives_verdict(plain(rest)) else raw
 
 
 def _clock(spoken: re.Match[str]) -> str:
