@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # What lies beside this package in the checkout lies in it when it is installed (utils/one_package.py).
 BESIDE = ROOT if (ROOT / "pyproject.toml").is_file() else ROOT / "sql_agent"
 RECIPES = BESIDE / "recipes"
-# `agentgrpo` in a process of its own; -P: the folder that one works in holds no modules of ours.
 LONGEST_PROMPT = 1 << 18  # bytes
+# `agentgrpo` in a process of its own; -P: the folder that one works in holds no modules of ours.
 COMMAND = (sys.executable, "-P", "-m", "sql_agent")
 
 

@@ -73,9 +73,8 @@ def numbered_questions(path: str | Path) -> list[tuple[int, Question]]:
         problems = first_of([f"row {bad.row}: {bad.reason}" for bad in parsed.bad])
         raise UserError("\n  ".join([f"{path}: bad rows ({len(parsed.bad)}); mend or remove them:", *problems]))
     if pairs := parsed.contradictions:
-        shown = ", ".join([*pairs[:SHOWN_ROWS], *(["..."] if len(pairs) > SHOWN_ROWS else [])])
         warning = "%s: %d rows ask what an earlier row asks, with another answer (rows %s). Keep one of each"
-        logger.warning(warning, path, len(pairs), shown)
+        logger.warning(warning, path, len(pairs), ", ".join(first_of(pairs)))
     return parsed.rows
 
 

@@ -70,7 +70,6 @@ WHEN = re.compile(rf"(?:on |at |from |时间是?为?|于|从)?(?:{DATE.pattern}|
 HEAP = 3  # candidates told alike
 MIN_NEW = 2  # words that make a sentence one of other things
 RETRACTS = re.compile(r"^\W*(?:no\b|不[、,;])|\btake (?:it|that|this) back|不好意思")
-YEAR_DIGITS = 4
 MAX_NAME_ZH = 4  # characters
 
 
@@ -185,10 +184,8 @@ def _is_process(raw: str, question: str, *, is_before: bool) -> bool:
     said = plain(raw)
     if not PROCESS.search(said) and not DID.search(said):
         return False
-    years = {year for year in NUMBER.findall(question) if len(year) == YEAR_DIGITS}
-    said = re.sub(
-        rf"{DATE.pattern}|\bq\d\b", lambda day: " " if day[0][0] == "q" or day[0][:4] in years else day[0], said
-    )
+    years = "|".join(re.findall(r"\b\d{4}\b", question)) or "$^"
+    said = re.sub(rf"\b(?:{years})-\d\d-\d\d\b|\bq\d\b", " ", said)
     said = without_numbers(said, frozenset(NUMBER.findall(question)))
     said = PROCESS.sub(" ", OF_PROCESS.sub(" ", said))
     doubts = new_doubts(said, question) - (MISTAKES if is_before else set())

@@ -41,7 +41,7 @@ OF_VALUE = re.compile(  # somebody else: "her brother"
     r"|(?:[由被]|的[^\W\d]{1,4}[是为])#+的(学生|徒弟|老师|师[父傅]|[儿孙]子|女儿|妻子|丈夫|[哥弟]{2}|[姐妹]{2}|父亲|母亲"
     r"|朋友|助[手理]|同[事学]|对手)"
 )
-MOST, LEAST = (  # what is most is no answer to what is least
+RANKS = MOST, _ = (  # what is most is no answer to what is least
     re.compile(r"\b(?:most|maximum|(?:larg|high|bigg|great|long|old|busi)est)\b|最[多大高长久重]"),
     re.compile(r"\b(?:least|minimum|(?:few|small|low|rar|short|young)est)\b|最[少小低短轻]"),
 )
@@ -153,17 +153,8 @@ class Doubts:
             return True
         if self._truth.kind == "number" and CHANGE.search(clause) and not ASKS_CHANGE.search(self._question):
             return True
-        if (
-            "#" in clause
-            and self._truth.n_values == 1
-            and any(
-                asked.search(self._question)
-                and other.search(clause)
-                and not asked.search(clause)
-                and not other.search(self._question)
-                for asked, other in ((MOST, LEAST), (LEAST, MOST))
-            )
-        ):
+        ours, theirs = ({rank for rank in RANKS if rank.search(text)} for text in (self._question, clause))
+        if "#" in clause and self._truth.n_values == 1 and ours and theirs and not ours & theirs:
             return True
         places = {*PLACE.findall(clause)} - {*PLACE.findall(self._question)}
         return bool(places) and "#" in clause and len(self._truth.rows) == 1

@@ -132,12 +132,11 @@ class Reading:
             return False
         marked = self.marked(in_asked_form(answer, self._truth, self._question))
         own = {number.lstrip("-") for token in self._numbers for number in NUMBER.findall(token)}
-        own |= {f"{abs(float(one) - float(other)):.15g}" for one in self._beside for other in self._beside}
         own |= {number.lstrip("-") for value in self._truth.values for number in NUMBER.findall(value)}
         known = {form for number in own for form in forms_of(number, "number", self._question, "")}
         known |= {f"{float(number) * scale:.15g}" for number in own if "." in number for scale in SCALES.values()}
-        amounts = NUMBER.findall(re.sub(rf"{DATE.pattern}|{TIME}", " ", marked))
-        return any(amount not in known and not _rounds(amount, own) for amount in (one.lstrip("-") for one in amounts))
+        amounts = {one.lstrip("-") for one in NUMBER.findall(re.sub(rf"{DATE.pattern}|{TIME}", " ", marked))}
+        return not all(_rounds(amount, amounts & known) for amount in amounts - known)
 
     def _without_own(self, said: str, value: Sought) -> str:
         """What is said, without the question's period, the years of a name and the terms of a number."""
@@ -238,7 +237,7 @@ class Reading:
         for n in reversed(range(len(pieces))):
             is_label = pieces[n][1] == ":" or (pieces[n][1] == "\n" and n <= first)
             is_lead = is_label and leads
-            is_known = not clauses[n].unknown and (leads or pieces[n - 1][1] == ":")
+            is_known = not clauses[n].unknown and (leads or (n > 0 and pieces[n - 1][1] == ":"))
             leads = is_lead or pieces[n][2] or is_known
             clauses[n] = replace(clauses[n], leads=is_lead)
         return clauses
@@ -357,7 +356,7 @@ class Reading:
 
 
 def _rounds(amount: str, numbers: Iterable[str]) -> bool:
-    """Whether an amount is one of these numbers with fewer digits: 1.9 thousand for 1904."""
+    """Whether an amount is one of these numbers, told with it, with fewer digits: 1904 (some 1.9 thousand)."""
     digits = len(amount.replace(".", "").strip("0"))
     return any(float(f"{float(number):.{digits}g}") == float(amount) for number in numbers if digits and float(number))
 

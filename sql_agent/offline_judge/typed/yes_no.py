@@ -61,18 +61,11 @@ COMPLEMENT = re.compile(r" 1$|(?<=了)[上下起出过回进][来去]")  # "it h
 ANY_SENTENCE = {"any", "ever", "single", "会", "曾", "过", "着"} | AUXILIARIES
 NO_OF = re.compile(r"\bno ([a-z]{3,})")
 
-ASKS_FOR_ONE = re.compile(r"^(?:is|are|was|were) there\b")
-HAS = re.compile(
-    r"\b(?:(?:comes?|came|is|are|was|were) (?:equipped|furnished|fitted) with|features?|contains?|boasts?)\b"
-)
-
 STAYS = re.compile(r"\b(?:stay|remain)(?:s|ed)?\b(?! (?:at|in|with)\b)")
 LABELLED = re.compile(  # - Open on Sundays: no
     r"(?:^|(?<=\n))[ *-]*([^\n:;.,]{2,60}?)[ *]*:[ *]*(?=(?:yes|no|true|false)[ *.]*(?:\n|$))"
 )
-
 BY_HOW_MUCH = re.compile(rf"\b(\d[\d.]*) (?:(?:{NAMES}|years?|months?|days?) )?(?=(?:more|less|fewer|[a-z]+er)\b)")
-SO_MANY = re.compile("(?<=有)[1-9]\\d*[\u4e00-\u9fff](?=[\u4e00-\u9fff])")  # of what is there
 
 Saying = bool | Literal["frame", "nothing"]  # a verdict, nothing of the thing, or nothing that can be read
 
@@ -82,16 +75,13 @@ def polarity(said: str, question: str) -> bool | None:
     To a question that denies ("does it never stop?") a yes says the same as a sentence that denies."""
     question = POLITE.sub(r"\1 ", OFFERS_BOTH.sub(r"\1", question))
     said = STAYS.sub("is", said) if not STAYS.search(question) else said
-    asked = content_of(question)
     if COMPARES.search(question):
         numbers = {*spell(question).split()}
         said = BY_HOW_MUCH.sub(lambda by: by[0] if by[1] in numbers else "", said)
-    else:
-        said = SO_MANY.sub("", said)
     if any(opposites(question, label[1]) for label in LABELLED.finditer(said)):  # closed: no
         return None
+    asked = content_of(question)
     said = LABELLED.sub(lambda label: " " if content_of(label[1]) <= asked else label[0], said)
-    said = HAS.sub("has", said) if ASKS_FOR_ONE.search(question) else said
     clauses = clauses_of(with_asked_limits(said, question))
     if not NEGATIVE.search(question):
         return verdict(clauses, question)
