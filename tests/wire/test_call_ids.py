@@ -47,7 +47,8 @@ def test_so_it_is_by_the_agent_of_hello_agents(monkeypatch: pytest.MonkeyPatch) 
         return code
 
     tool = SimpleNamespace(as_agent_tool=lambda: function_tool(python))
-    with openai_server(in_turn(*CALLS, chat_reply("done"))) as server:
+    with openai_server(in_turn(*CALLS, chat_reply("done"), chat_reply("done"))) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "key")
-        assert SimpleAgent("name", LLMConfig(model="m"), tools=[tool]).run("?") == "done"
+        agent = SimpleAgent("name", LLMConfig(model="m"), tools=[tool])
+        assert agent.run("?") == agent.run("?") == "done", "twice, each in an event loop of its own"

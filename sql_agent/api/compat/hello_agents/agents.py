@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,5 +27,9 @@ class SimpleAgent:
 
     def run(self, text: str) -> str:
         set_tracing_disabled(True)
-        agent = self._agent.clone(model=PolicyModel(self._config.model, AsyncOpenAI()))
-        return str(Runner.run_sync(agent, text, max_turns=self._config.max_turns).final_output)
+        return asyncio.run(self._run(text))
+
+    async def _run(self, text: str) -> str:
+        async with AsyncOpenAI() as client:
+            agent = self._agent.clone(model=PolicyModel(self._config.model, client))
+            return str((await Runner.run(agent, text, max_turns=self._config.max_turns)).final_output)
