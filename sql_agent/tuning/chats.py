@@ -21,7 +21,8 @@ class Chat:
     """A conversation, and the tools that it was offered.
 
     `group` is what its reward can be compared in: a question, or a question at one step of a run. `reward` is None
-    where none is known. A stored rollout has `calls`, the tokens that were seen and sampled, and no messages.
+    where none is known. A stored rollout has `calls`, the tokens that were seen and sampled, and no messages. `context`
+    are the places of messages of the assistant that are read and not learned from: those of weight 0.
     """
 
     messages: list[Message]
@@ -29,6 +30,7 @@ class Chat:
     group: str = ""
     reward: float | None = None
     calls: Sequence[Call] = ()
+    context: frozenset[int] = frozenset()
 
 
 def chat_of(messages: Any, tools: Iterable[Message] = (), *, group: str = "", reward: float | None = None) -> Chat:
@@ -40,7 +42,13 @@ def chat_of(messages: Any, tools: Iterable[Message] = (), *, group: str = "", re
         raise Unusable("no message of the assistant")
     if plain[0]["role"] == "assistant":
         raise Unusable("the assistant begins, with nothing to answer")
-    return Chat(plain, list(tools), group, reward)
+    weights = [message.get("weight") for message in messages]
+    if any(weight not in (None, 0, 1) for weight in weights):
+        raise Unusable("the weight of a message is neither 0 nor 1")
+    context = frozenset(n for n, weight in enumerate(weights) if weight == 0)
+    if all(n in context for n, message in enumerate(plain) if message["role"] == "assistant"):
+        raise Unusable("all messages of the assistant have weight 0")
+    return Chat(plain, list(tools), group, reward, context=context)
 
 
 def in_order_of_calls(messages: list[Message]) -> list[Message]:

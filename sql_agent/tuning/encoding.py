@@ -43,7 +43,8 @@ class Encoder:
         """
         if chat.calls:
             return [*chat.calls]
-        places = [n for n, message in enumerate(chat.messages) if message["role"] == "assistant"]
+        said = [n for n, message in enumerate(chat.messages) if message["role"] == "assistant"]
+        places = [n for n in said if n not in chat.context]
         return [self._turn(chat.messages[:n], chat.messages[n], chat.tools) for n in places]
 
     def rows(self, chat: Chat, *, merge: bool = True) -> list[Row]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,8 @@ def _take_questions(source: Source, file: Path, agent: AgentChats) -> None:
 
 def _chat(row: Row, agent: AgentChats) -> Chat:
     messages = row.get("messages")
+    if row.get("label") is False:
+        raise Unusable("label is false: not to be learned from")
     if "messages" not in row:
         prompt, completion = (row.get(a, row.get(b)) for a, b in (("prompt", "question"), ("completion", "answer")))
         messages = _as_messages("user", prompt) + _as_messages("assistant", completion)
@@ -175,7 +177,7 @@ def _with_tools(messages: Any, row: Row, agent: AgentChats) -> Chat:
         tools = agent.specs if any("tool_calls" in message for message in chat.messages) else []
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise Unusable("tools is no list of schemas")
-    return Chat(chat.messages, tools, chat.group)
+    return replace(chat, tools=tools)
 
 
 def _as_messages(role: str, value: Any) -> list[Any]:

@@ -158,3 +158,11 @@ def test_only_the_assistant_is_supervised(tokenizer: Any) -> None:
     (row,) = (Encoded.of(row) for row in Encoder(tokenizer).rows(chat))
     said = tokenizer.decode([i for i, on in zip(row.ids, row.mask, strict=True) if on])
     assert said == '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call><|im_end|>答<|im_end|>'
+
+
+def test_a_message_of_weight_0_is_read_and_not_supervised(tokenizer: Any) -> None:
+    first, second = ({"role": "assistant", "content": text} for text in ("错", "答"))
+    chat = chat_of([*ASK, {**first, "weight": 0}, *ASK, second])
+    (row,) = (Encoded.of(row) for row in Encoder(tokenizer).rows(chat))
+    assert "错" in tokenizer.decode(row.ids)
+    assert tokenizer.decode([i for i, on in zip(row.ids, row.mask, strict=True) if on]) == "答<|im_end|>"

@@ -94,6 +94,24 @@ def test_prompt_and_completion_are_texts_or_messages(tmp_path: Path) -> None:
     assert source.left_out == {"no text of the assistant": 1}
 
 
+def test_what_is_marked_as_no_example_is_not_learned_from(tmp_path: Path) -> None:
+    silent = {**ANSWERED, "weight": 0}
+    source = read(
+        tmp_path / "marked.jsonl",
+        {"messages": [ASKED, silent, ASKED, {**ANSWERED, "weight": 1}]},
+        {"messages": [ASKED, silent]},
+        {"messages": [ASKED, {**ANSWERED, "weight": 0.5}]},
+        {"prompt": "问？", "completion": "答。", "label": True},
+        {"prompt": "问？", "completion": "错。", "label": False},
+    )
+    assert [(len(chat.messages), chat.context) for chat in source.chats] == [(4, {1}), (2, frozenset())]
+    assert source.left_out == {
+        "all messages of the assistant have weight 0": 1,
+        "the weight of a message is neither 0 nor 1": 1,
+        "label is false: not to be learned from": 1,
+    }
+
+
 def test_a_question_is_shown_with_what_its_reference_sql_gives(tmp_path: Path) -> None:
     raw = {"qid": "a", "question": "问？", "ground_truth": "答。", "sql": [SQL]}
     broken = {"qid": "b", "question": "问二？", "ground_truth": "答。", "sql": ["SELECT nothing FROM nowhere"]}
