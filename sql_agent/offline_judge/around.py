@@ -13,21 +13,24 @@ from functools import cached_property
 from itertools import groupby, pairwise
 
 from sql_agent.offline_judge.doubts import CITES, is_frame, says_they_differ
+from sql_agent.offline_judge.echoes import JUDGING
 from sql_agent.offline_judge.exam import Exam
 from sql_agent.offline_judge.layout import captions, is_caption, is_joint
 from sql_agent.offline_judge.lexicon import DENYING, spell
 from sql_agent.offline_judge.remarks import CLAUSE_END as REMARK_END
-from sql_agent.offline_judge.remarks import LIGHT, is_by_dictionary, is_glue, is_remark
+from sql_agent.offline_judge.remarks import LIGHT, is_by_dictionary, is_glue, is_remark, is_talk
 from sql_agent.offline_judge.slots import stem
 from sql_agent.offline_judge.words import COLUMNS
 
 SENTENCE_ENDS = ".!?;\n。"
 SENTENCE_END, FRAME_END = re.compile(f"[{SENTENCE_ENDS}]"), re.compile(r"[:;,、\n]")
 LABEL_ENDS = re.compile(r"[^:;,。.?!|\n]{0,24}?(?=[:|]|(?<![a-z])(?:are|is|includes?)(?![a-z])|[为是有]|包括)")
+COLUMN_ENDS = re.compile(r"[^:;,。.?!|\n]{0,24}(?=[:\n])")
 NO_WORD, LABEL_BEGINS = "|;:,。.=-·*、\n ", "\n:;。|"  # behind what the answer calls a part, and before it
 PIECE = re.compile(r"(?:[^.!?;|\n。]|\.(?=\d))*(?:[^;\n。])")  # of what is unknown, to the end of its sentence or field
 MARKS = "|;:,。.= "  # around words
 BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
+TAKES, WHILE = {"服用", "使用", "应用", "用", "吃"}, {"期间", "时", "后"}
 MAX_CLAUSE = 200  # characters before what is unknown in it, and behind
 MIN_NAME_CHARS, MAX_NAME_CHARS = 4, 60  # with the blanks around it
 LEAST_QUOTED, MOST_BESIDE = 12, 0.4  # characters quoted, and the share of these that remarks and glue may have
@@ -108,7 +111,6 @@ class Around:
         until = min(len(self._text), end + MAX_CLAUSE)
         ends = REMARK_END.search(self._text, end, until)
         until = ends.start() if ends else until
-        asked = {stem(word) for word in self._exam.question.split()}
         first = bisect_left(facts, begin, key=lambda fact: fact[1])
         here = facts[first : bisect_left(facts, until, lo=first, key=lambda fact: fact[0])]
         if here and end > here[-1][1] and self._text[start:end].strip(MARKS) not in LIGHT:  # joins nothing
@@ -116,8 +118,8 @@ class Around:
         if here:
             ends = [begin, *(place for fact in here for place in fact), until]
             around = " # ".join(self._text[a:b] for a, b in zip(ends[::2], ends[1::2], strict=True))
-            return is_glue(self._text[start:end], around, asked)
-        return is_remark(self._text[begin:until], asked, max(self._n_counted, len({*self._exam.rows})))
+            return is_glue(self._text[start:end], around, self._known_stems)
+        return is_remark(self._text[begin:until], self._known_stems, max(self._n_counted, len({*self._exam.rows})))
 
     def _is_layout(self, start: int, end: int) -> bool:
         """Whether what is unknown here claims nothing: a label of the cell or of the answer's own, a joint, a count."""
@@ -128,6 +130,7 @@ class Around:
         if (
             self.is_label(start, end)
             or self.is_column(start, end)
+            or self._is_beside_name(start, end)
             or start < self._last
             and is_joint(piece, self._text[start + len(piece) :], self._n_counted, asked)
         ):
@@ -138,6 +141,25 @@ class Around:
             for first, last, is_head in self._captions
             if first <= start <= start + len(piece) <= last
         )
+
+    def _is_beside_name(self, start: int, end: int) -> bool:
+        """Whether it stands at a name of the question and says that one takes it, or when: 服用X期间. Not where the
+        question judges that."""
+        if JUDGING.search(self._exam.question.replace(" ", "").replace("不良", "")):  # 不良反应 denies nothing
+            return False
+        piece, (begins, ends) = self._text[start:end].strip(MARKS), self._asked_places
+        return (piece in TAKES and end in begins) or (piece in WHILE and start in ends)
+
+    @cached_property
+    def _asked_places(self) -> tuple[set[int], set[int]]:
+        """Where words of the question begin, and where they end."""
+        asked = [(start, end) for start, end, word in self._words if word in self._exam.question]
+        return {start for start, _ in asked}, {end for _, end in asked}
+
+    @cached_property
+    def _known_stems(self) -> set[str]:
+        """Of the words of the question and of the columns' names."""
+        return {stem(word) for text in (self._exam.question, *self._exam.columns) for word in spell(text).split()}
 
     @cached_property
     def _n_counted(self) -> int:
@@ -156,26 +178,31 @@ class Around:
         if not ends or not label.strip() or DENYING.search(label):
             return False
         sections = {n for n, text in enumerate(self._exam.texts) if label in text}
-        after = bisect_left(self._words, ends.end(), key=lambda word: word[0])
-        following = self._words[after][2] if after < len(self._words) else ""
-        told = [*self._exam.of_form.get(following, ()), *self._exam.beside.get(following, ())]
-        return any(self._exam.items[i].section in sections for i in told)
+        return any(self._exam.items[i].section in sections for i in self._told_behind(ends.end()))
+
+    def _told_behind(self, place: int) -> list[int]:
+        """What the next word behind a place may tell: facts, and what is beside them."""
+        after = bisect_left(self._words, place, key=lambda word: word[0])
+        word = self._words[after][2] if after < len(self._words) else ""
+        facts = [i for part in self._exam.wholes.get(word, [word]) for i in self._exam.of_form.get(part, ())]
+        return [*facts, *self._exam.beside.get(word, ())]
 
     def is_column(self, start: int, end: int) -> bool:
         """Whether a label stands here that asks for the column of the fact behind it."""
-        ends = LABEL_ENDS.match(self._text, end)
-        if not ends or self._text[ends.end() : ends.end() + 1] != ":":
+        ends = COLUMN_ENDS.match(self._text, end)
+        if not ends:
             return False
         first = max(0, start - MAX_CLAUSE)
         begin = max(first, *(self._text.rfind(sign, first, start) + 1 for sign in BEGINS))
-        after = bisect_left(self._words, ends.end(), key=lambda word: word[0])
-        following = self._words[after][2] if after < len(self._words) else ""
-        facts = [*self._exam.of_form.get(following, ()), *self._exam.beside.get(following, ())]
+        facts = self._told_behind(ends.end())
         columns = [self._exam.columns[self._exam.items[i].section] for i in facts]
         label = self._text[begin : ends.end()]
-        return any(
-            re.search(wanted, label) and any(re.search(called, one) for one in columns) for wanted, called in COLUMNS
+        signs = (wanted for wanted, called in COLUMNS if any(re.search(called, one) for one in columns))
+        asks = [found.span() for sign in signs for found in re.finditer(f"(?:{sign})[a-z]*", label)]
+        told = "".join(
+            char if not any(a <= n < b for a, b in asks) else " " for n, char in enumerate(label[: end - begin])
         )
+        return bool(asks) and is_talk(told[start - begin :], self._known_stems)
 
     def is_own_label(self, start: int) -> bool:
         """Whether what stands before a place is what the answer calls a part itself, which names none of the record."""

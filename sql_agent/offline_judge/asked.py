@@ -24,13 +24,13 @@ from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.naming import MAX_NAME
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.sections import Cell, Fact, Item, Record
-from sql_agent.offline_judge.slots import content
+from sql_agent.offline_judge.slots import content, is_form
 from sql_agent.offline_judge.tables import rows, ties
 
 LEADS = re.compile(  # to an item of a list, and say nothing of it
     r"^(?:(?:亦|也|还|并|以及|及|和|或)?(?:可|主要|适)?(?:用于|症见|见于|可见|表现为|包括)|(?:以及|及|和|如)(?=..)"
     r"|(?:因为?|由于|所以|因此|故|但|而|且|或)(?=..)|(?:because|since|so|but|while)(?: of)? "
-    r"|(?:and|or|also)(?: also)? (?:for )?(?:the )?"
+    r"|(?:and|or|also)(?: also)? (?:for )?(?:the )?|(?:give|take|administer|use|followed by|then|after that) (?=\d)"
     r"|(?:[\w-]+ ){1,4}(?:is|are) (?:indicated|used|recommended|contraindicated) (?:for|in|as)(?: the)?"
     r"(?: (?:treatment|management|relief) of)? )"
 )
@@ -59,7 +59,7 @@ def asked_facts(
     named = of_columns(question, "\n".join(own), cells, asked)
     naming = of_names(question, cells)
     unnamed = [fact for fact in asked if cells[fact.section].column not in naming]
-    asked = named or unnamed or asked
+    asked, every = named or unnamed or asked, asked
     is_one = len({cell.row for cell in cells}) == 1 and all(cell.column for cell in cells)
     parts = _of_parts(question, record, cells, asked) or asked
     meant = _meant(question, "\n".join(own), record, cells, asked)
@@ -68,8 +68,11 @@ def asked_facts(
         line = _line(question, "\n".join(own), cells, parts)
         told = _run(question, "\n".join(own), cells, asked)
         asked = told if len(line) == len(parts) or {*told} <= {*line} else line
-    told = {fact.section for fact in asked}
-    asked += [fact for fact in named if fact.section not in told]
+    told, rows_told = {fact.section for fact in asked}, {cells[fact.section].row for fact in asked}
+    is_named = len(named) < len(every)  # columns, of all
+    asked += [
+        fact for fact in named if fact.section not in told and (is_named or cells[fact.section].row not in rows_told)
+    ]
     sizes = Counter(fact.section for fact in asked)  # the name of a row tells nothing of it
     telling = [fact for fact in asked if named or sizes[fact.section] > 1 or not cells[fact.section].column]
     asks_of_two = OF_TWO.search(question) and len({cells[fact.section].row for fact in asked}) == 2
@@ -233,18 +236,28 @@ def _of_parts(question: str, record: Record, cells: Sequence[Cell], facts: Seque
     titles = {spell(cell.column) for cell in cells}
     parts = dict[int, list[Fact]]()
     for n, (cell, items) in enumerate(zip(cells, record, strict=True)):
-        tied = [*items, *under_lines(cell.text), *(pair for axis in ties(cell.text, texts_of) for pair in axis)]
-        above = [above for above, _ in tied if spell(above).strip() and spell(above) not in titles]
-        named = _named_headings(question, [*dict.fromkeys(above)]) if len({*above}) > 1 else set()
-        under = {item for above, item in tied if above in named}
-        parts[n] = [fact for fact in facts if fact.section == n and under.intersection(fact.forms)]
+        parts[n] = [fact for fact in facts if fact.section == n]
+        of_axes = [axis for axis in ([*items, *under_lines(cell.text)], *ties(cell.text, texts_of))]
+        unders = [_under_named(question, axis, titles) for axis in of_axes]
+        for under in unders:
+            here = [fact for fact in parts[n] if under.intersection(fact.forms)]
+            parts[n] = here or parts[n]
+        parts[n] = parts[n] if any(unders) else []
     with_parts = {cell.row for n, cell in enumerate(cells) if parts[n]}
     return [fact for fact in facts if fact in parts[fact.section] or cells[fact.section].row not in with_parts]
 
 
+def _under_named(question: str, tied: Sequence[Item], titles: set[str]) -> set[str]:
+    """What stands under the headings that the question names, where there are others."""
+    above = [above for above, _ in tied if spell(above).strip() and spell(above) not in titles]
+    named = _named_headings(question, [*dict.fromkeys(above)]) if len({*above}) > 1 else set()
+    return {item for above, item in tied if above in named}
+
+
 def _named_headings(question: str, headings: Sequence[str]) -> set[str]:
-    """Those whose own words the question says, and no other one says more of them: what ends all headings is none."""
-    asked, said = {one[0] for one in tokens(question)}, dict[str, set[str]]()
+    """Those whose own words the question says, or else forms of these, and no other one says more of them: what ends
+    all headings is none."""
+    asked, said, like = {one[0] for one in tokens(question)}, dict[str, set[str]](), dict[str, set[str]]()
     for heading in headings:
         same = max((_end(heading, other) for other in headings if other != heading), key=len, default="")
         is_chinese = re.search("[\u4e00-\u9fff]", heading) is not None
@@ -252,6 +265,9 @@ def _named_headings(question: str, headings: Sequence[str]) -> set[str]:
         words = {one[0] for one in tokens(own) if re.search(r"[^\W\d]", one[0])}
         if words and (spell(own) in spell(question) or (not is_chinese and words <= asked)):
             said[heading] = words
+        if words and not is_chinese and all(any(is_form(word, other) for other in asked) for word in words):
+            like[heading] = words
+    said = said or like
     return {one for one, words in said.items() if not any(words < others for others in said.values())}
 
 

@@ -15,6 +15,7 @@ from sql_agent.offline_judge.sections import Cell, Fact, Item, Record
 from sql_agent.offline_judge.tables import ties
 
 Axis = dict[str, frozenset[int]]
+REST = ("其他", "其它", "other", "others")  # a heading that an answer calls otherwise: besides
 
 
 def axes_of(question: str, cells: Sequence[Cell], record: Record, known: Sequence[Fact]) -> list[Axis]:
@@ -32,7 +33,7 @@ def axes_of(question: str, cells: Sequence[Cell], record: Record, known: Sequenc
             tied = Counter(item for _, item in pairs)
             axis: dict[str, set[int]] = {}
             for heading, item in pairs:
-                if not spell(heading).strip() or heading in (item, cell.column):
+                if not spell(heading).strip() or heading in (item, cell.column, *REST):
                     continue
                 under = axis.setdefault(spell(heading), set())  # of what is not asked too
                 if item in told and tied[item] >= times[item]:

@@ -43,11 +43,13 @@ def texts_of(text: str) -> list[str]:
 
 
 def under_lines(text: str) -> Iterator[Item]:
-    """(heading, item) of all lines behind one that ends with a colon."""
+    """(heading, item) of all lines behind one that ends with a colon, and of one that begins with two labels."""
     heading = ""
     for line in normalise(text).split("\n"):
         heading = line[:-1] if line.endswith(":") else heading
         yield from ((heading, item) for item in texts_of(line) if heading and not line.endswith(":"))
+        first, *others = LABEL_END.split(ITEM_END.split(line)[0])
+        yield from ((first, item) for item in texts_of(line) if len(others) > 1)
 
 
 def outer_headings(text: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from sql_agent.offline_judge.lexicon import Lexicon, tokens
 from sql_agent.offline_judge.slots import is_form
 from sql_agent.offline_judge.verdicts import DENIES, STOPS
 from sql_agent.offline_judge.words import phrases
-from sql_agent.words.meanings import is_chinese_word, is_english, is_measure, is_person
+from sql_agent.words.meanings import is_chinese_word, is_english, is_person
 
 JOINTS_EN = """then next finally lastly afterwards thereafter subsequently meanwhile both plus note that whose where
 which who you your or but"""
@@ -36,6 +36,7 @@ NUMBERS = "one two three four five six seven eight nine ten"
 SIZES = {word: str(n) for n, word in enumerate(NUMBERS.split(), 1)}
 PLACE = re.compile(r"\d{1,2}")  # of a row
 COUNT = re.compile(rf"\d{{1,2}}|{'|'.join(SIZES)}")
+COUNTING = frozenset("个种类项条点步部大方段组款样处件份位名句档")  # what is counted, and nothing that is measured
 MAX_WORDS, MAX_HAN = 3, 5
 ALIKE = 2  # labels at least
 OPEN = re.compile(r"(.)[不没]\1|[能是可]否|有无|\bwhether\b")  # asks, and says nothing
@@ -69,7 +70,7 @@ def _is_count(number: str, behind: str, n_facts: int, asked: list[str]) -> bool:
     if not 0 < count <= n_facts or not following:
         return False
     sign, word, char = following.groups()
-    return bool(sign) or (word is not None and _is_of(word, asked)) or (char is not None and is_measure(char))
+    return bool(sign) or (word is not None and _is_of(word, asked)) or (char is not None and char in COUNTING)
 
 
 def _is_of(word: str, asked: list[str]) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from os.path import commonprefix
 
 from sql_agent.offline_judge.clauses import ITEM_END, LABEL_END, SENTENCE_END
 from sql_agent.offline_judge.echoes import CLOSED, JUDGING
@@ -32,7 +33,9 @@ def names_of(question: str, reference: str, record: Record, cells: Sequence[Cell
     if cells and len(told_apart) < len({fact.section for fact in facts}):
         known = {item for items in record for _, item in items}
         names = compared(question, cells, facts, known) | names
-    names = _names_by_row(question, cells) | names
+    by_row = _names_by_row(question, cells)
+    around = {name for name in names for row in by_row if spell(row) in spell(name) and names[name] <= by_row[row]}
+    names = by_row | {name: names[name] for name in names.keys() - around | by_row.keys() & names.keys()}
     names = _names_by_column(question, cells, names, facts) | _names_by_relation(question, names) | names
     return _names_by_order(question, cells, record, names) | names
 
@@ -60,6 +63,9 @@ def _names_by_row(question: str, cells: Sequence[Cell]) -> Names:
             called[cell.row] |= {text, max(told, key=len, default=text)}
     if len(called) < 2 or not all(called.values()):
         return {}
+    same = len(commonprefix([[one[0] for one in tokens(max(names, key=len))] for names in called.values()]))
+    for names in called.values():  # Red Barn and Red Mill: the Barn, the Mill
+        names |= {name[one.start() :] for name in names for one in tokens(name)[same : same + 1] if same}
     others = {row: {name for one in called if one != row for name in called[one]} for row in called}
     own = {
         row: {one for one in called[row] if len(one) > 1 and not any(spell(one) in spell(name) for name in others[row])}

@@ -39,7 +39,7 @@ ITEM_MARK = re.compile(
     re.MULTILINE,
 )
 CONNECTIVE = re.compile(  # before a sentence it counts like a mark
-    r"(?:^|(?<=[。；;：:\n]))其[一二三四五六七八九十][，,、：:]"
+    r"(?:^|(?<=[。；;：:\n]))其[一二三四五六七八九十][，,、：:]|(?<=[，,。；;：:\n])[一二三四五六](?:是|则是|、)(?=[^\W\d]{2})"
     r"|(?:^|(?<=[.;:!?] ))(?:first|second|third|next|final|last)(?:ly)?, "
     r"|(?:^|(?<=[.;:!?] ))(?:also|moreover|furthermore|besides|in addition|additionally), ",
     re.MULTILINE | re.IGNORECASE,
@@ -93,7 +93,9 @@ LINE = re.compile(  # between the layout before and behind it; what follows
     r"(?:^|(?<=\n)|(?<=<p>)|(?<=<br>)|(?<=<div>)|(?<=</p>)|(?<=<br/>))([^<>\n]{2,48})(?=(?:\n|<br\s*/?>|</p>)\s*(?:<(?:p|div)>)?([^<>\n]*))",
     re.I,
 )
-BOLD_LINE = re.compile(r"^[ \t]*(?:\*\*|__)([^*_\n:：]{1,40})[:：]?(?:\*\*|__)[:：]?[ \t]*$", re.M)  # Markdown's
+BOLD_LINE = re.compile(  # Markdown's: **Storage**, **Storage.** Keep dry.
+    r"^[ \t]*(?:\*\*|__)([^*_\n:：.。]{1,40})(?:[:：]?(?:\*\*|__)[:：]?[ \t]*$|[.。](?:\*\*|__)(?=[ \t]*\S))", re.M
+)
 MAX_HEADING_WORDS = 6
 RANGE = re.compile(r"(?<=\d)[ \t]*[~–—至到-][ \t]*(?=\d)")
 EACH = re.compile(r"每(?=[次日天][ \t]*\d)")  # 每日3次 is 一日3次

@@ -306,7 +306,8 @@ class Reading:
         if not label or not any(exam.columns) or word not in {*exam.of_form, *exam.wholes}:
             return False
         said = spell(label[1].replace("的", ""))
-        called = {one for one in map(spell, exam.columns) if f"{said.removesuffix(one)} " in (" ", *exam.texts)}
+        things = {" ", *exam.texts, *map(spell, exam.rows)}
+        called = {one for one in map(spell, exam.columns) if f"{said.removesuffix(one)} " in things}
         facts = [exam.facts[i] for part in exam.wholes.get(word, [word]) for i in exam.of_form[part]]
         own = [f"{spell(exam.columns[n])}{exam.texts[n]}" for n in (fact.section for fact in facts)] if called else []
         return bool(own) and not any(column in text for column in called for text in own)

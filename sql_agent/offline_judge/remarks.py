@@ -79,6 +79,12 @@ def is_glue(text: str, around: str, asked: set[str]) -> bool:
     return _size(new) <= MAX_GLUE and all(map(_is_light, new))
 
 
+def is_talk(text: str, asked: set[str]) -> bool:
+    """Whether a text, beside words that are asked, has words of talk and single characters alone, and no number."""
+    new = (one for one in _new(text, asked) if len(one) > 1 or one.isdecimal())
+    return not CLAIMS.search(text) and all(map(is_of_talk, new))
+
+
 def _new(text: str, asked: set[str]) -> list[str]:
     words = (text[start:end] for start, end in words_of(text))
     return [one for one in words if re.search(r"\w", one) and one not in AROUND and stem(one) not in asked]

@@ -89,7 +89,9 @@ def labelled(told: Sequence[Item], record: Record, asked: Lexicon, facts: Sequen
         label = max(labels, key=lambda one: (has[one], one not in taken), default="")
         taken.add(label)
         called[n] = labels[label] if has[label] else []
-    return _names(called)
+    headings = Counter(above for n in called for above in {spell(above) for above, _ in record[n]})
+    common = [above for above, n in headings.items() if n > 1]
+    return _names({n: [one for one in called[n] if not any(spell(one) in above for above in common)] for n in called})
 
 
 def _names(runs: dict[int, list[str]]) -> Names:
@@ -118,7 +120,8 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact], known:
         if not any(spell(name) in spell(thing) for name in names for thing in one[0])
     ]
     for things, is_whole in told[::-1] if OF.search(question) else told:
-        way = next((way for way in ways if not len(set(way)) % len(things)), None)
+        fits = (len({*way}) == len(things) if way is columns else not len({*way}) % len(things) for way in ways)
+        way = next((way for way, does_fit in zip(ways, fits, strict=True) if does_fit), None)
         things = [_asked_of(thing, is_column=way is columns) for thing in things] if is_whole else things
         runs = {n: list(_ends(thing, n or is_whole, len(things))) for n, thing in enumerate(things) if len(things) > 1}
         named = _names(runs)

@@ -23,7 +23,7 @@ Told = tuple[str, frozenset[str], bool]
 def is_torn(told: Sequence[Told], breaks: frozenset[int] = frozenset()) -> bool:
     """Whether values were told of headings that are not theirs. `breaks`: before which places a new row begins."""
     named = {word for word, _, is_heading in told if is_heading and word}
-    if not named or all(is_heading for *_, is_heading in told):
+    if all(named <= under for _, under, is_heading in told if not is_heading):  # of other headings nothing is told
         return False
     before = [one for one in reversed(told) if one[0]]
     return not (_follow(told, named, breaks) or _follow(before, named, frozenset(), alone=True))

@@ -116,3 +116,61 @@ def test_every_process_reads_an_answer_alike() -> None:
         for seed in range(4)
     }
     assert len(told) == 1, told
+
+
+GLAZES = [
+    Cell("Kelmar cream", "1", "product"),
+    Cell("Brush on twice, an hour apart.", "1", "use"),
+    Cell("Kelmar powder", "2", "product"),
+    Cell("Open all year for stirring; sieve once before firing.", "2", "use"),
+]
+SYSTEMS = [
+    Cell("<p><b>心血管系统：</b>心悸、房颤。</p><p><b>消化系统：</b>稀便。</p>", "甲亢", "symptoms"),
+    Cell("<p><b>心血管系统：</b>心动过缓。</p><p><b>消化系统：</b>厌食、腹胀、便秘。</p>", "甲减", "symptoms"),
+]
+TOLD_SYSTEMS = "甲亢的心血管表现为心悸、房颤，消化系统表现为稀便；甲减则为心动过缓，消化系统表现为厌食、腹胀、便秘。"
+
+
+@pytest.mark.parametrize(
+    ("question", "reference", "cells", "answer", "least", "most"),
+    [
+        # Rows that begin alike are called by their last words, and a name ends where the row's does.
+        (
+            "How are Kelmar cream and Kelmar powder open for use?",
+            "",
+            GLAZES,
+            "Cream: brush on twice, an hour apart.\nPowder: open all year for stirring; sieve once before firing.",
+            0.9,
+            1,
+        ),
+        (
+            "How are Kelmar cream and Kelmar powder open for use?",
+            "",
+            GLAZES,
+            "Powder: brush on twice, an hour apart.\nCream: open all year for stirring; sieve once before firing.",
+            0,
+            0.1,
+        ),
+        # A heading that both cells have is no name of one of them, whatever the reference says under it.
+        (
+            "甲亢和甲减在心血管系统、消化系统方面的症状有什么不同？",
+            TOLD_SYSTEMS,
+            SYSTEMS,
+            "甲亢：心血管系统：心悸、房颤。消化系统：稀便。\n甲减：心血管系统：心动过缓。消化系统：厌食、腹胀、便秘。",
+            0.9,
+            1,
+        ),
+        (
+            "甲亢和甲减在心血管系统、消化系统方面的症状有什么不同？",
+            TOLD_SYSTEMS,
+            SYSTEMS,
+            "甲减：心血管系统：心悸、房颤。消化系统：稀便。\n甲亢：心血管系统：心动过缓。消化系统：厌食、腹胀、便秘。",
+            0,
+            0.1,
+        ),
+    ],
+)
+def test_things_are_called_as_their_rows_are(
+    question: str, reference: str, cells: list[Cell], answer: str, least: float, most: float
+) -> None:
+    assert least <= _value(question, answer, cells, reference) <= most

@@ -186,3 +186,55 @@ def test_a_yes_and_its_reason_are_not_all_where_more_is_asked() -> None:
     assert value(reference) >= 0.9
     assert value("可以外用，酒磨调敷患处，外治冻疮、湿疹、癣。") >= 0.9
     assert value("可以外用，酒磨调敷患处。") < 0.9
+
+
+LEDGER = Cell(
+    "**Juniors.** 6 to 9 years: one racket a week; 10 to 12 years: two rackets a week.\n"
+    "**Adults.** Three rackets a week; strings are extra.\n**Storage.** Keep rackets below 30 °C.",
+    "club 3",
+    "rules",
+)
+TARIFF = Cell(
+    "<table><tr><th>货类</th><th>约定</th></tr><tr><td>干货</td><td>免赔额2%</td></tr>"
+    "<tr><td>鲜货</td><td>每两小时记录温度；免赔额5%</td></tr></table>",
+    "条款 8",
+    "正文",
+)
+SALT = [Cell("含盐酸的清洁剂；含铜的器具。", "白垩膏", "禁忌"), Cell("涂薄层，每日2次。", "白垩膏", "用法")]
+
+
+@pytest.mark.parametrize(
+    ("question", "cells", "answer", "least", "most"),
+    [
+        # A bold word with a full stop is a heading; labels stand below it.
+        (
+            "What do the rules store about juniors?",
+            [LEDGER],
+            "6 to 9 years: one racket a week; 10 to 12 years: two.",
+            0,
+            0.8,
+        ),
+        (
+            "What do the rules store about juniors?",
+            [LEDGER],
+            "**Juniors.** 6 to 9 years: one racket a week; 10 to 12 years: two rackets a week.",
+            0.9,
+            1,
+        ),
+        ("What do the rules store about juniors?", [LEDGER], "Three rackets a week; strings are extra.", 0, 0.25),
+        # A row and a column of a table that are asked for cross in one field.
+        ("运输条款里，鲜货有哪些约定？", [TARIFF], "每两小时记录温度；免赔额5%。", 0.9, 1),
+        ("运输条款里，鲜货有哪些约定？", [TARIFF], "免赔额2%。", 0, 0.25),
+        # A title that asks for the column, in other words and without a colon, claims nothing; with more it does.
+        ("白垩膏有哪些禁忌？", SALT, "## 白垩膏不能用的情况\n- 含盐酸的清洁剂\n- 含铜的器具", 0.9, 1),
+        ("白垩膏有哪些禁忌？", SALT, "## 白垩膏老年人不能用的情况\n- 含盐酸的清洁剂\n- 含铜的器具", 0, 0.25),
+        ("白垩膏有哪些禁忌？", SALT, "白垩膏的用法：\n- 含盐酸的清洁剂\n- 含铜的器具", 0, 0.25),
+        # From a column's name nobody is told what to do with the thing.
+        ("白垩膏的用法是什么？", SALT, "使用白垩膏时：涂薄层，每日2次。", 0.9, 1),
+        ("白垩膏的用法是什么？", SALT, "停用白垩膏后：涂薄层，每日2次。", 0, 0.25),
+    ],
+)
+def test_what_is_asked_of_a_part_is_told_under_any_heading_for_it(
+    question: str, cells: list[Cell], answer: str, least: float, most: float
+) -> None:
+    assert least <= _value(question, "", answer, *cells) <= most

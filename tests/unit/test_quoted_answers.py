@@ -20,7 +20,7 @@ from sql_agent.offline_judge.sections import Cell
 LINES = (Path(__file__).parents[1] / "judge_exam" / "quoted_answers.jsonl").read_text(encoding="utf-8").splitlines()
 ASKS = [json.loads(line) for line in LINES]
 HALVES = "ABCDEFGHIJKLM"
-HONEST = dict(zip(HALVES, (0.76, 0.76, 0.64, 0.65, 0.44, 0.52, 0.57, 0.6, 0.61, 0.48, 0.56, 0.47, 0.35), strict=True))
+HONEST = dict(zip(HALVES, (0.78, 0.79, 0.64, 0.69, 0.44, 0.52, 0.58, 0.61, 0.61, 0.5, 0.56, 0.55, 0.35), strict=True))
 UNPAID = (0.98, 0.97, 0.97, 0.96, 0.94, 0.95, 0.96, 0.96, 0.97, 0.96, 0.97, 0.98, 0.97)
 DISHONEST = dict(zip(HALVES, UNPAID, strict=True))
 
