@@ -232,17 +232,16 @@ def _lines(text: str, facts: Sequence[Fact]) -> Iterator[tuple[set[str], list[Fa
 
 
 def _of_parts(question: str, record: Record, cells: Sequence[Cell], facts: Sequence[Fact]) -> list[Fact]:
-    """Those under the headings within cells that the question names, where they have others; no cell's title is one."""
+    """Those under the headings within cells that the question names, where they have others; no cell's title is one. Of
+    a table whose row and column it names, where these cross."""
     titles = {spell(cell.column) for cell in cells}
     parts = dict[int, list[Fact]]()
     for n, (cell, items) in enumerate(zip(cells, record, strict=True)):
-        parts[n] = [fact for fact in facts if fact.section == n]
-        of_axes = [axis for axis in ([*items, *under_lines(cell.text)], *ties(cell.text, texts_of))]
-        unders = [_under_named(question, axis, titles) for axis in of_axes]
-        for under in unders:
-            here = [fact for fact in parts[n] if under.intersection(fact.forms)]
-            parts[n] = here or parts[n]
-        parts[n] = parts[n] if any(unders) else []
+        ways = ([*items, *under_lines(cell.text)], *ties(cell.text, texts_of))
+        under = [under for way in ways if (under := _under_named(question, way, titles))]
+        ours = [(fact, [not told.isdisjoint(fact.forms) for told in under]) for fact in facts if fact.section == n]
+        crossing = [fact for fact, is_under in ours if under and all(is_under)]
+        parts[n] = crossing or [fact for fact, is_under in ours if any(is_under)]
     with_parts = {cell.row for n, cell in enumerate(cells) if parts[n]}
     return [fact for fact in facts if fact in parts[fact.section] or cells[fact.section].row not in with_parts]
 
