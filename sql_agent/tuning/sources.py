@@ -1,6 +1,7 @@
 """What `sft.dataset` and `dpo.dataset` name -> conversations, or pairs of them.
 
     rows with messages [, tools]            conversations as they stand, tool calls included
+    rows with conversations [, tools]       the same as ShareGPT has them: from and value
     rows with prompt and completion         texts, or lists of messages
     questions (or in the raw format)        the agent's prompt, the reference SQL with its real results, the answer
     a run or an evaluation folder           its rollouts, as they were played: rollouts.jsonl, trials.jsonl
@@ -15,6 +16,7 @@ not learned from. Raises UserError where nothing is left.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import closing
@@ -38,11 +40,14 @@ from sql_agent.tuning.chats import Chat, chat_of
 
 Row = dict[str, Any]
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
-TOLD = frozenset({"messages", "prompt", "chosen", "reward_parts"})  # one of them is in each row that is no question
+# One of them is in each row that is no question.
+TOLD = frozenset({"messages", "conversations", "prompt", "chosen", "reward_parts"})
+ROLE_OF = {"human": "user", "gpt": "assistant", "function_call": "assistant", "observation": "tool"}  # ShareGPT's
 FORMS = (
     "a file is .jsonl with a row a line, a JSON list of rows, or .parquet; "
-    "a row is {messages}, {prompt, completion}, a question {id, question, answer}, a rollout of rollouts.jsonl or "
-    "trials.jsonl, or for dpo {prompt, chosen, rejected}, {chosen, rejected} or {messages, rejected_messages}"
+    "a row is {messages}, {conversations}, {prompt, completion}, a question {id, question, answer}, a rollout of "
+    "rollouts.jsonl or trials.jsonl, or for dpo {prompt, chosen, rejected}, {chosen, rejected} or "
+    "{messages, rejected_messages}"
 )
 
 
@@ -156,10 +161,10 @@ def _take_questions(source: Source, file: Path, agent: AgentChats) -> None:
 
 
 def _chat(row: Row, agent: AgentChats) -> Chat:
-    messages = row.get("messages")
     if row.get("label") is False:
         raise Unusable("label is false: not to be learned from")
-    if "messages" not in row:
+    messages = _of_sharegpt(row.get("messages", row.get("conversations")))
+    if not {"messages", "conversations"} & row.keys():
         prompt, completion = (row.get(a, row.get(b)) for a, b in (("prompt", "question"), ("completion", "answer")))
         messages = _as_messages("user", prompt) + _as_messages("assistant", completion)
     chat = _with_tools(messages, row, agent)
@@ -172,20 +177,43 @@ def _chat(row: Row, agent: AgentChats) -> Chat:
 def _with_tools(messages: Any, row: Row, agent: AgentChats) -> Chat:
     """A conversation with the tools of its row; one with calls and no tools gets the agent's."""
     chat = chat_of(messages, group=str(row.get("id", "")))
-    tools = row.get("tools")
-    if tools is None:
+    tools = _parsed(row.get("tools"))
+    if tools in (None, ""):
         tools = agent.specs if any("tool_calls" in message for message in chat.messages) else []
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise Unusable("tools is no list of schemas")
     return replace(chat, tools=tools)
 
 
+def _of_sharegpt(turns: Any) -> Any:
+    """Turns of {from, value} as messages of {role, content}, a call in JSON as one; what has another form as it is."""
+    is_list = isinstance(turns, list) and all(isinstance(turn, dict) for turn in turns)
+    return [_of_turn(turn) for turn in turns] if is_list else turns
+
+
+def _of_turn(turn: Row) -> Row:
+    if not isinstance(name := turn.get("from"), str):
+        return turn
+    key, said = (
+        ("tool_calls", [_parsed(turn.get("value"))]) if name == "function_call" else ("content", turn.get("value"))
+    )
+    return {"role": ROLE_OF.get(name, name), key: said, "weight": turn.get("weight")}
+
+
+def _parsed(value: Any) -> Any:
+    """What a text in JSON says, as data sets keep tools; anything else as it is."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return value
+
+
 def _as_messages(role: str, value: Any) -> list[Any]:
     """A text as one message of `role`, messages as they are. Raises Unusable."""
     if isinstance(value, str) and value.strip():
         return [{"role": role, "content": value}]
-    if isinstance(value, list) and value:
-        return value
+    if isinstance(value, dict | list) and value:
+        return _of_sharegpt(value if isinstance(value, list) else [value])
     raise Unusable("no text of the user" if role == "user" else "no text of the assistant")
 
 
@@ -193,7 +221,8 @@ def _pair(row: Row, agent: AgentChats) -> Pair:
     if "rejected_messages" in row:
         chosen, rejected = row.get("messages"), row["rejected_messages"]
     else:
-        before = _as_messages("user", row["prompt"]) if row.get("prompt") else []
+        asked = row.get("prompt") or row.get("conversations")
+        before = _as_messages("user", asked) if asked else []
         chosen, rejected = ([*before, *_as_messages("assistant", row.get(side))] for side in ("chosen", "rejected"))
     pair = Pair(*(_with_tools(messages, row, agent) for messages in (chosen, rejected)))
     if pair.chosen.messages == pair.rejected.messages:

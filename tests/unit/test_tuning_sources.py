@@ -94,6 +94,27 @@ def test_prompt_and_completion_are_texts_or_messages(tmp_path: Path) -> None:
     assert source.left_out == {"no text of the assistant": 1}
 
 
+def test_sharegpt_is_read_as_messages_are(tmp_path: Path) -> None:
+    tool = {"type": "function", "function": {"name": QUERY, "parameters": {}}}
+    call = {"name": QUERY, "arguments": {"sql": SQL}}
+    told = [("human", "问？"), ("function_call", json.dumps(call)), ("observation", "[]"), ("gpt", "答。")]
+    turns = [{"from": name, "value": value} for name, value in told]
+    source = read(
+        tmp_path / "sharegpt.jsonl",
+        {"conversations": turns, "tools": json.dumps([tool])},
+        {"conversations": [{"from": "narrator", "value": "问？"}]},
+        {"conversations": [turns[0], {"from": "function_call", "value": "no JSON"}]},
+        {"conversations": "no"},
+    )
+    (chat,) = source.chats
+    assert [message["role"] for message in chat.messages] == ["user", "assistant", "tool", "assistant"]
+    assert chat.messages[1]["tool_calls"][0]["function"] == call and chat.tools == [tool]
+    assert source.left_out.total() == 3 and "a tool call without a name" in source.left_out
+    better, worse = ({"from": "gpt", "value": text} for text in ("答。", "错。"))
+    (pair,) = read(tmp_path / "pairs.jsonl", {"conversations": turns[:1], "chosen": better, "rejected": worse}).pairs
+    assert (pair.chosen.messages, pair.rejected.messages[1]["content"]) == ([ASKED, ANSWERED], "错。")
+
+
 def test_what_is_marked_as_no_example_is_not_learned_from(tmp_path: Path) -> None:
     silent = {**ANSWERED, "weight": 0}
     source = read(
