@@ -32,7 +32,7 @@ MARKS = "|;:,。.= "  # around words
 BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
 TAKES, WHILE = {"服用", "使用", "应用", "用", "吃"}, {"期间", "时", "后"}
 MAX_CLAUSE = 200  # characters before what is unknown in it, and behind
-MAX_NAME_CHARS = 60  # with the blanks around it
+MIN_NAME_CHARS, MAX_NAME_CHARS = 4, 60  # with the blanks around it
 LEAST_QUOTED, MOST_BESIDE = 12, 0.4  # characters quoted, and the share of these that remarks and glue may have
 
 

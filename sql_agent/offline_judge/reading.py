@@ -9,11 +9,13 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from sql_agent.offline_judge import verdicts
 from sql_agent.offline_judge.around import (
     BEGINS,
     MAX_NAME_CHARS,
+    MIN_NAME_CHARS,
     PIECE,
     SENTENCE_END,
     SENTENCE_ENDS,
@@ -96,6 +98,7 @@ class Reading:
         self._reached = 0  # the last section of which something was told without a name
         self._is_misplaced = False  # a fact was told of another thing than its own
         self._told: list[tuple[str, frozenset[int]]] = []  # what was said, and the facts of one cell that it may be
+        self._called: dict[int, set[str]] = {}  # section -> what stands before its facts and in the question
         self._is_right = False  # a yes or no was told that is the wanted one
         self._verdict = (0, 0)  # what stands behind it in its sentence
         columns = {spell(column) for column in exam.columns if column}
@@ -125,7 +128,7 @@ class Reading:
         self._foreign += [self._text[start:end] for start, end in self._around.foreign(unknown)]
         if is_misquoted:
             self._foreign.append("other words in a quote")
-        if any(map(self.is_torn, exam.axes)):
+        if any(map(self.is_torn, exam.axes)) or self._is_exchanged():
             self._foreign.append("told of another row, column or heading")
             self._is_misplaced = True
 
@@ -208,6 +211,27 @@ class Reading:
                     told.pop()
                 breaks.add(len(told))
         return is_torn(told, frozenset(breaks))
+
+    def _call(self, facts: Sequence[int]) -> None:
+        """Note what the text before facts of one section calls it, where nothing else names it, and no row is one."""
+        sections = {self._exam.facts[i].section for i in facts}
+        if self._lead and not self._exam.names and len(sections) == 1 and not self._is_of_one_row:
+            called = self._called.setdefault(sections.pop(), set())
+            called.update(run for *_, run in self._exam.echoes.read(self._text[self._lead])[0])
+        self._lead = None
+
+    def _is_exchanged(self) -> bool:
+        """Whether the answer calls things in another order than the question: a name stands there once."""
+        asked = self._exam.question
+        for first, second in combinations(sorted(self._called), 2):
+            ours, theirs = self._called[first], self._called[second]
+            places = [
+                [asked.find(run) for run in told if asked.count(run) == 1 and len(run) > MIN_NAME_CHARS]
+                for told in (ours - theirs, theirs - ours)
+            ]
+            if all(places) and min(places[0]) > max(places[1]):
+                return True
+        return False
 
     def _read(self, word: str, start: int, end: int) -> None:
         exam, before, following = (
@@ -334,7 +358,7 @@ class Reading:
             self._foreign.append(word.replace(" ", ""))
             self._is_misplaced = True
         self._mentions[word, named] += not self._is_shared
-        self._lead = None
+        self._call(facts)
         mine = [i for i in facts if named is None or self._exam.facts[i].section in named]
         if not mine and self._is_beside(word, named):
             return
