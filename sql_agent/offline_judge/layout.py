@@ -50,7 +50,7 @@ JOINTS = Lexicon(
 def is_joint(piece: str, behind: str, n_facts: int, question: str) -> bool:
     """Whether a piece between facts joins them in words of grammar, says the question's words in
     another form, or counts up to `n_facts` of something."""
-    asked = [word for word in question.split() if word.isalpha() and len(word) > 2]
+    asked = [word for word in dict.fromkeys(question.split()) if word.isalpha() and len(word) > 2]
     if COUNT.fullmatch(piece):
         return _is_count(piece, behind, n_facts, asked)
     return all(_is_joint(piece[start:end], n_facts, asked) for start, end in JOINTS.read(piece)[1])

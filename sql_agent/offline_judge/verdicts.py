@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 
 from sql_agent.offline_judge.doubts import NO, YES
 from sql_agent.offline_judge.lexicon import DENYING, spell, tokens
@@ -75,6 +76,7 @@ VAGUE = frozenset("的了人者是有在和用") | {
 }
 
 
+@lru_cache(maxsize=1024)
 def is_asked(question: str) -> bool:
     """Whether yes or no answers the question, or the first thing that its first sentence asks behind what it tells."""
     clauses = (clause.strip() for clause in FIRST.split(SENTENCE_END.split(question)[0]))

@@ -1032,3 +1032,12 @@ def test_of_numbers_told_of_one_thing_each_one_at_most_is_the_answer(seed: int) 
     answer = between.join(tell.format(n=n, thing=thing) for n, thing in zip(guesses, things, strict=True))
     assert sum(earned(question, [guess], answer) > 0.1 for guess in guesses) <= 1
     assert earned(question, guesses[:1], f"{guesses[0]} {things[0]}") == 1
+
+
+def test_a_long_question_and_a_long_answer_take_linear_time() -> None:
+    told = "Its binding looks splendid. "
+
+    def asked(n: int) -> None:
+        assert value(PAGES * (n // len(PAGES)), "847", f"{told * (n // len(told))}It has 847 pages.") >= 0
+
+    assert is_linear(asked, 4_000, 16_000)

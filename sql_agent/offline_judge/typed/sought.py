@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from sql_agent.offline_judge.lexicon import Lexicon, tokens
@@ -82,8 +83,13 @@ class Sought:
         """Whether the question says a word in any form, or a part of a Chinese one."""
         if not word.isascii():
             return any("".join(pair) in self.question for pair in pairwise(word))
-        asked = (token[0] for token in tokens(self.question))
-        return any(is_form(word, other) for other in asked if other.isascii() and len(other) > 2)
+        return any(is_form(word, other) for other in self._words)
+
+    @cached_property
+    def _words(self) -> list[str]:
+        """The question's English words, each once."""
+        words = dict.fromkeys(token[0] for token in tokens(self.question))
+        return [word for word in words if word.isascii() and len(word) > 2]
 
 
 def sought(truth: Truth, question: str, said: str) -> Sought:
