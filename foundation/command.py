@@ -231,12 +231,14 @@ def prepare() -> None:
 def _interrupt(*_: Any) -> None:
     """Python's own handler would do, but asyncio.run replaces that one by a handler which waits for the loop.
 
-    A second signal ends at once, as a kill does, what takes its time to end in order. Some send one signal twice.
+    A second signal ends at once, as a kill does, what takes its time to end in order. Some (`timeout`) send one signal
+    twice: raised a second time, it would end the ending, and leave an event loop that waits forever.
     """
     _interrupted_at_s.append(time.monotonic())
+    if len(_interrupted_at_s) == 1:
+        raise Interrupted
     if _interrupted_at_s[-1] - _interrupted_at_s[0] > AGAIN_S:
         os._exit(130)
-    raise Interrupted
 
 
 def renamed(words: Sequence[str], known: Collection[str]) -> list[str]:

@@ -39,6 +39,7 @@ NESTED = ("sql", "evidence", "meta")
 SYNONYMS = {"qid": "id", "query": "question", "ground_truth": "answer"}
 EVIDENCE_KEYS = ("source_table", "row_id", "field", "quote")
 SHOWN_ROWS = 10
+NO_TEXT = "; it must be a text: put it in quotes (a column of numbers: cast it to text)"
 
 
 @dataclass(frozen=True)
@@ -289,7 +290,8 @@ def _parse_row(number: int, row: Any) -> Question | BadRow:
     except ValidationError as exc:
         errors = exc.errors(include_url=False)[:3]
         places = (".".join(map(str, error["loc"])) for error in errors)
-        problems = (f"{at} is {_brief(e['input'])}: {e['msg']}" for at, e in zip(places, errors, strict=True))
+        rules = (NO_TEXT if error["type"] == "string_type" else f": {error['msg']}" for error in errors)
+        problems = (f"{at} is {_brief(e['input'])}{rule}" for at, e, rule in zip(places, errors, rules, strict=True))
         return BadRow(number, "; ".join(problems))
     except (ValueError, RecursionError) as exc:
         return BadRow(number, str(exc))

@@ -112,7 +112,7 @@ def check_sql(database: Path, items: list[Item]) -> list[BadRow]:
                 reasons = [reason for sql in item.question.sql if (reason := _sql_problem(db, sql))]
                 failing.extend(BadRow(item.line, reason) for reason in reasons)
     except sqlite3.DatabaseError as exc:
-        raise UserError(f"{database}: not a readable SQLite database ({exc})") from exc
+        raise UserError(f"{database}: {exc}; name a whole SQLite file that no process has locked") from exc
     return failing
 
 

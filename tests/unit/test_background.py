@@ -40,6 +40,7 @@ def test_ctrl_c_within_work_ends_the_process_and_not_the_work() -> None:
     try:
         with pytest.raises(KeyboardInterrupt):
             asyncio.run(plays())
+        command._interrupted_at_s.clear()
         with pytest.raises(KeyboardInterrupt):
             contained_call(signal.raise_signal, signal.SIGINT)
     finally:
@@ -70,6 +71,24 @@ def test_a_second_signal_ends_what_ends_slowly(number: int) -> None:
         time.sleep(1.2 * command.AGAIN_S)
         process.send_signal(number)
         assert process.wait(timeout=300) == 130
+
+
+TWICE = """
+import signal
+from foundation.command import prepare, shown_errors
+prepare()
+with shown_errors():
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.raise_signal(signal.SIGTERM)
+        print("tidied", flush=True)
+"""
+
+
+def test_a_signal_that_is_sent_twice_does_not_end_the_ending() -> None:
+    done = subprocess.run([sys.executable, "-c", TWICE], cwd=ROOT, capture_output=True, timeout=300, check=False)
+    assert done.stdout == b"tidied\n"
 
 
 SWALLOWED = """

@@ -180,7 +180,7 @@ def test_text_column_that_is_not_utf8(tmp_path: Path) -> None:
         (b'{"id": "2", "question": "\xff"}', "row 2: not UTF-8 at byte 26 of the line"),
         (b'{"id": "2", "question": "\\ud800"}', "row 2: a lone surrogate in a text"),
         (b'{"id": "2", "question": "a", "meta": {"b": "\\ud800"}}', "row 2: a lone surrogate in a text"),
-        (b'{"id": "2", "question": "a", "answer": 5}', "row 2: answer is 5: Input should be a valid string"),
+        (b'{"id": "2", "question": "a", "answer": 5}', "row 2: answer is 5; it must be a text: put it in quotes"),
         (b'{"id": "1", "question": "a"}', "row 2: id '1' is a duplicate of row 1"),
         (b'{"id": ' + b"9" * 5000 + b', "question": "a"}', "row 2: not JSON that can be read"),
         (b"[" * 100_000, "row 2: not JSON that can be read"),

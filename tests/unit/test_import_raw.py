@@ -126,7 +126,7 @@ def test_an_endless_query_ends(tmp_path: Path, shops: Path, monkeypatch: pytest.
 def test_unusable_databases(tmp_path: Path) -> None:
     raw = write(tmp_path / "raw.jsonl", row(1))
     (tmp_path / "text.db").write_text("not a database, only some text that is long enough")
-    for name, message in (("absent.db", "no such database"), ("text.db", "not a readable SQLite database")):
+    for name, message in (("absent.db", "no such database"), ("text.db", "not a database; name a whole SQLite file")):
         with pytest.raises(UserError, match=message):
             import_raw(raw, tmp_path / name)
 
