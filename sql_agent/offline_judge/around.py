@@ -143,16 +143,15 @@ class Around:
         )
 
     def _is_beside_name(self, start: int, end: int) -> bool:
-        """Whether it stands at a name of the question and says that one takes it, or when: 服用X期间. Not where the
-        question judges that."""
-        if JUDGING.search(self._exam.question.replace(" ", "").replace("不良", "")):  # 不良反应 denies nothing
-            return False
+        """Whether it stands at a name of the question and says that one takes it, or when: 服用X期间."""
         piece, (begins, ends) = self._text[start:end].strip(MARKS), self._asked_places
         return (piece in TAKES and end in begins) or (piece in WHILE and start in ends)
 
     @cached_property
     def _asked_places(self) -> tuple[set[int], set[int]]:
-        """Where words of the question begin, and where they end."""
+        """Where words of the question begin, and where they end; nowhere where it judges one."""
+        if JUDGING.search(self._exam.question.replace(" ", "").replace("不良", "")):  # 不良反应 denies nothing
+            return set(), set()
         asked = [(start, end) for start, end, word in self._words if word in self._exam.question]
         return {start for start, _ in asked}, {end for _, end in asked}
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from sql_agent.offline_judge.judge import grade
 from sql_agent.offline_judge.sections import Cell
-from sql_agent.offline_judge.typed import kind_of_cells
+from sql_agent.offline_judge.slots import is_form
+from sql_agent.offline_judge.typed import kind_of_cells, sought
 from tests.judge_exam.typed_answers import PARTS, WRITTEN, answers, written
 from tests.linear import is_linear
 
@@ -1034,10 +1035,18 @@ def test_of_numbers_told_of_one_thing_each_one_at_most_is_the_answer(seed: int) 
     assert earned(question, guesses[:1], f"{guesses[0]} {things[0]}") == 1
 
 
-def test_a_long_question_and_a_long_answer_take_linear_time() -> None:
-    told = "Its binding looks splendid. "
+def test_a_question_that_repeats_itself_costs_each_of_its_words_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = list[str]()
 
-    def asked(n: int) -> None:
-        assert value(PAGES * (n // len(PAGES)), "847", f"{told * (n // len(told))}It has 847 pages.") >= 0
+    def counting(one: str, other: str) -> bool:
+        counted.append(one)
+        return is_form(one, other)
 
-    assert is_linear(asked, 4_000, 16_000)
+    monkeypatch.setattr(sought, "is_form", counting)
+    n_calls = list[int]()
+    for n in (1, 60):
+        counted.clear()
+        answer = "Its binding looks splendid. The Silent Lantern has 847 pages."
+        assert grade(question=PAGES * n, reference="", answer=answer, evidence=[Cell("847")], kind="number")
+        n_calls.append(len(counted))
+    assert 0 < n_calls[1] <= 2 * n_calls[0]

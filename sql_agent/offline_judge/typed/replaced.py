@@ -59,6 +59,8 @@ def turns_comparison(question: str, clause: str) -> bool:
 
 def renames(question: str, clause: str) -> bool:
     """Whether a Chinese clause, with # for values, begins as the question does, but for a part of the first name."""
+    if question.isascii():
+        return False
     question = re.sub(f"#[{TIMES}]", "#", ASKED.sub("#", question.rstrip("?")))
     asked, told = (["^", *(token[0] for token in tokens(text)), "$"] for text in (question, re.sub("#+", "#", clause)))
     same = next((n for n, (ours, theirs) in enumerate(zip(asked, told, strict=False)) if ours != theirs), 0)
@@ -100,9 +102,11 @@ def _is_other_name(gone: str, new: str, question: str) -> bool:
 
 def lacks_subject(question: str, said: str) -> bool:
     """Whether a Chinese answer leaves out what the question begins with."""
+    if question.isascii():
+        return False
     question, told = re.sub(r"^(?:请问|谁是|谁为|[请把按在])+", "", question), spell(said)
     gone = Lexicon(part for part in parts(question) if spell(part) in told).read(question)[1]
-    return not question.isascii() and bool(gone) and gone[0][0] == 0 and 2 <= gone[0][1] <= MAX_NAME
+    return bool(gone) and gone[0][0] == 0 and 2 <= gone[0][1] <= MAX_NAME
 
 
 def is_alike(name: str, value: str) -> bool:
