@@ -59,6 +59,7 @@ HALVED = (
     "glass",
     "saltworks",
     "cinema",
+    "roster",
 )
 _OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB, _FIELDS, _TURBINE, _LOYALTY, _MARKET, *_LAST = (
     tomllib.loads((Path(__file__).parent / f"{file}_answers.toml").read_text(encoding="utf-8"))["ask"]
